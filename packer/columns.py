@@ -1,0 +1,202 @@
+"""What a batch index holds: the columns of one shard, and of all shards of a split.
+
+Columns of both, F standing for each field that is kept as bytes:
+
+    batch_offset i8  batch_bytes i8  batch_first i8  batch_count i4          one row a batch
+    slot i8  label i4  width i4  height i4                                  one row a sample
+    F.offset i8  F.size i8  F.crc32 u4     (offset and size -1 = absent)    one row a sample
+    path_offset i8 (samples + 1 rows)  path_bytes u1                        paths, end to end
+
+Of a split besides, as offsets are within a shard:
+
+    batch_shard i4                                                          one row a batch
+    shard_bytes i8  shard_sha256 u1[32]  shard_fingerprint u4[2]
+    shard_batches i8  shard_samples i8                                      one row a shard
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from packer.index import IndexFile, encode_index
+from packer.types import ABSENT, Array, Field, Sample, ShardLayout
+
+#: A shard's fingerprint is the CRC-32 of its first and of its last bytes, this many of each.
+#: 8 KiB hold LMDB's two meta pages, which change when a file is compacted.
+FINGERPRINT_BYTES = 8192
+
+_CONCATENATED = ("batch_offset", "batch_bytes", "batch_count", "slot", "label", "width", "height")
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """A finished shard as a file.
+
+    Attributes:
+        name: File name, `<split>-000000.<extension>`.
+        size: In bytes.
+        sha256: Hex digest of the whole file.
+        fingerprint: CRC-32 of its first and of its last FINGERPRINT_BYTES.
+        samples: Number of samples in it.
+        batches: Number of batches in it, empty ones too.
+    """
+
+    name: str
+    size: int
+    sha256: str
+    fingerprint: tuple[int, int]
+    samples: int
+    batches: int
+
+
+@dataclass
+class ShardColumns:
+    """Collects the columns of a shard while its batches are written."""
+
+    fields: Sequence[Field]
+    counts: list[int] = field(default_factory=list)
+    rows: list[tuple[int, int, int, int]] = field(default_factory=list)
+    checksums: dict[str, list[int]] = field(default_factory=dict)
+    paths: list[bytes] = field(default_factory=list)
+
+    def add_batch(self, samples: Sequence[Sample]) -> None:
+        """Take over what the index keeps of one batch's samples."""
+        self.counts.append(len(samples))
+        for sample in samples:
+            self.rows.append((sample.slot, sample.label, sample.width, sample.height))
+            self.paths.append(sample.path)
+            for name in stored_fields(self.fields):
+                payload = sample.payloads.get(name)
+                crc = 0 if payload is None else zlib.crc32(payload)
+                self.checksums.setdefault(name, []).append(crc)
+
+    def arrays(self, layout: ShardLayout) -> dict[str, Array]:
+        """All columns, with the places that the shard's writer reports."""
+        counts = np.array(self.counts, "<i4")
+        table = np.array(self.rows, "<i8").reshape(-1, 4)
+        arrays: dict[str, Array] = {
+            "batch_offset": layout.batch_offset.astype("<i8"),
+            "batch_bytes": layout.batch_bytes.astype("<i8"),
+            "batch_first": (np.cumsum(counts, dtype="<i8") - counts).astype("<i8"),
+            "batch_count": counts,
+            "slot": table[:, 0],
+            "label": table[:, 1].astype("<i4"),
+            "width": table[:, 2].astype("<i4"),
+            "height": table[:, 3].astype("<i4"),
+        }
+        for name in stored_fields(self.fields):
+            arrays[f"{name}.offset"] = layout.field_offset[name].astype("<i8")
+            arrays[f"{name}.size"] = layout.field_size[name].astype("<i8")
+            arrays[f"{name}.crc32"] = np.array(self.checksums.get(name, []), "<u4")
+        arrays |= _path_columns(self.paths)
+        return arrays
+
+
+def encode_shard_index(arrays: Mapping[str, Array], record: ShardRecord) -> bytes:
+    """The bytes of one shard's index file."""
+    return encode_index(
+        arrays,
+        {
+            "kind": "shard",
+            "shard": record.name,
+            "bytes": record.size,
+            "sha256": record.sha256,
+            "fingerprint": list(record.fingerprint),
+        },
+    )
+
+
+def encode_split_index(
+    split: str,
+    fields: Sequence[Field],
+    records: Sequence[ShardRecord],
+    indexes: Sequence[IndexFile],
+) -> bytes:
+    """The bytes of a split's index file: all its shards' columns, end to end.
+
+    Args:
+        split: Name of the split.
+        fields: The pack's fields.
+        records: The split's shards in order; may be none.
+        indexes: Their index files, in the same order.
+    """
+    names = list(_CONCATENATED)
+    for name in stored_fields(fields):
+        names += [f"{name}.offset", f"{name}.size", f"{name}.crc32"]
+    empty = ShardColumns(fields).arrays(_empty_layout(fields))
+    arrays = {name: _concatenate([empty[name], *(i[name] for i in indexes)]) for name in names}
+    counts = arrays["batch_count"]
+    arrays["batch_first"] = (np.cumsum(counts, dtype="<i8") - counts).astype("<i8")
+    batches = np.array([record.batches for record in records], "<i8")
+    arrays["batch_shard"] = np.repeat(np.arange(len(records), dtype="<i4"), batches)
+    arrays["shard_bytes"] = np.array([record.size for record in records], "<i8")
+    digests = b"".join(bytes.fromhex(record.sha256) for record in records)
+    arrays["shard_sha256"] = np.frombuffer(digests, "u1").reshape(-1, 32)
+    prints = [record.fingerprint for record in records]
+    arrays["shard_fingerprint"] = np.array(prints, "<u4").reshape(-1, 2)
+    arrays["shard_batches"] = batches
+    arrays["shard_samples"] = np.array([record.samples for record in records], "<i8")
+    lengths = [empty["path_offset"], *(i["path_offset"] for i in indexes)]
+    arrays["path_offset"] = _join_offsets(lengths)
+    arrays["path_bytes"] = _concatenate([empty["path_bytes"], *(i["path_bytes"] for i in indexes)])
+    return encode_index(
+        arrays, {"kind": "split", "split": split, "shards": [record.name for record in records]}
+    )
+
+
+def read_record(index: IndexFile) -> ShardRecord:
+    """The shard that a shard's index file belongs to."""
+    first, last = index.meta["fingerprint"]
+    return ShardRecord(
+        name=index.meta["shard"],
+        size=index.meta["bytes"],
+        sha256=index.meta["sha256"],
+        fingerprint=(first, last),
+        samples=len(index["slot"]),
+        batches=len(index["batch_count"]),
+    )
+
+
+def stored_fields(fields: Iterable[Field]) -> list[str]:
+    """Names of the fields that are kept as bytes (labels are a column of their own)."""
+    return [entry.name for entry in fields if entry.kind != "label"]
+
+
+def read_path(index: IndexFile, sample: int) -> bytes:
+    """The path of one sample; loads the path columns on first use."""
+    start, end = index["path_offset"][sample : sample + 2]
+    return index["path_bytes"][start:end].tobytes()
+
+
+def index_name(stem: str) -> str:
+    """File name of the index that belongs to a shard or a split."""
+    return f"{Path(stem).stem}.index"
+
+
+def _path_columns(paths: Sequence[bytes]) -> dict[str, Array]:
+    offsets = np.zeros(len(paths) + 1, "<i8")
+    np.cumsum([len(path) for path in paths], out=offsets[1:])
+    return {"path_offset": offsets, "path_bytes": np.frombuffer(b"".join(paths), "u1")}
+
+
+def _join_offsets(parts: Sequence[Array]) -> Array:
+    """Offsets of end-to-end byte runs, each part starting at 0."""
+    sizes = _concatenate([np.diff(part) for part in parts])
+    offsets = np.zeros(len(sizes) + 1, "<i8")
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
+
+
+def _concatenate(parts: Sequence[Array]) -> Array:
+    return np.concatenate(parts)
+
+
+def _empty_layout(fields: Sequence[Field]) -> ShardLayout:
+    none = np.zeros(0, "<i8")
+    by_field = {name: none for name in stored_fields(fields)}
+    return ShardLayout(none, none, by_field, by_field)

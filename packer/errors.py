@@ -1,0 +1,119 @@
+"""Every error packer raises on purpose, and the exit code each one owns.
+
+    PackerError                1  something failed
+    ├── OutputError            1  the output cannot be written (full, read-only, in the way)
+    ├── WorkerError            1  a worker process died
+    ├── UsageError             2  the caller asked for something that cannot be
+    │   ├── ConfigError        2  … in a config, recipe or option value
+    │   ├── SourceError        2  … the source is missing, empty or not what it should be
+    │   └── MissingDependency  2  … a library is not installed; says the line that installs it
+    ├── TooManySkipped         3  more samples skipped than --max-skipped allows
+    ├── DamageError            4  a pack does not hold what its index and manifest say
+    ├── ImageError             1  one picture cannot be stored; becomes a line of the ledger
+    └── Interrupted      128 + n  signal n (130 SIGINT, 143 SIGTERM)
+
+All of them survive pickling, as they cross process borders.
+"""
+
+from __future__ import annotations
+
+import difflib
+import signal
+from collections.abc import Iterable
+
+
+class PackerError(Exception):
+    """Base of all errors that packer raises on purpose.
+
+    Args:
+        message: What is wrong and where (file, shard, batch, offset), in one line.
+        hint: What to do about it, in one line; empty if nothing can be said.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class OutputError(PackerError):
+    """The output cannot be written."""
+
+
+class WorkerError(PackerError):
+    """A worker process died and its work could not be done again."""
+
+
+class UsageError(PackerError):
+    """The caller asked for something that cannot be."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A config, a recipe or an option holds a value that cannot be."""
+
+
+class SourceError(UsageError):
+    """The source is missing, empty or not what it should be."""
+
+
+class MissingDependency(UsageError):
+    """A library that this needs is not installed."""
+
+
+class TooManySkipped(PackerError):
+    """More samples were skipped than the caller allows."""
+
+    exit_code = 3
+
+
+class DamageError(PackerError):
+    """A pack does not hold what its index and manifest say."""
+
+    exit_code = 4
+
+
+class ImageError(PackerError):
+    """One picture cannot be stored.
+
+    Args:
+        reason: A short word for the ledger: truncated, undecodable, unsupported, empty,
+            too-large, unreadable, bad-size.
+        detail: What exactly, in one line, without the picture's path.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+        self.message = f"{reason}: {detail}"
+        self.hint = ""
+
+
+class Interrupted(PackerError):
+    """A signal asked packer to stop.
+
+    Args:
+        signal_number: SIGINT or SIGTERM.
+    """
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signal_number).name}")
+        self.args = (signal_number,)
+        self.signal_number = signal_number
+        self.exit_code = 128 + signal_number
+
+
+def suggestion(wrong: str, known: Iterable[str]) -> str:
+    """One line for an unknown name: the closest known one, else all of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "known: " + ", ".join(names)

@@ -1,0 +1,215 @@
+"""What a user can ask of a conversion. Frozen, checked where they are made, free of any work."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from packer.errors import ConfigError, suggestion
+from packer.registry import names
+
+RESIZE_MODES = ("short", "long", "exact", "crop", "pad")
+#: Pillow's filters that make sense when shrinking, by Pillow's names.
+FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
+SUBSAMPLINGS = ("4:4:4", "4:2:2", "4:2:0")
+ORDERS = ("shuffled", "sorted")
+ON_ERROR = ("skip", "fail")
+BACKENDS = ("loky", "threading", "sequential")
+#: Larger sides than this no JPEG can hold (16-bit sizes, ITU-T T.81 B.2.2).
+MAX_SIDE = 65_535
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """How one picture becomes the stored one.
+
+    Attributes:
+        size: (width, height) in pixels, or None to keep the size. Modes short and long use
+            one number: both entries are equal.
+        mode: short: the shorter side becomes `size`; long: the longer side; exact: both sides,
+            whatever the shape; crop: covers `size`, then the centre is cut; pad: fits inside
+            `size`, the rest is filled with `background`.
+        filter: Resampling filter by Pillow's name; always antialiased.
+        upscale: Enlarge pictures that are smaller than `size`.
+        codec: jpeg, png, webp, raw.
+        quality: 1..100, for jpeg and webp (webp 100 = lossless).
+        subsampling: Chroma subsampling of jpeg.
+        reencode: Encode anew even a picture that needs no change.
+        exact_decode: Never decode at a reduced DCT scale.
+        background: RGB under transparent pixels and around padded pictures.
+    """
+
+    size: tuple[int, int] | None = None
+    mode: str = "short"
+    filter: str = "bicubic"
+    upscale: bool = True
+    codec: str = "jpeg"
+    quality: int = 90
+    subsampling: str = "4:2:0"
+    reencode: bool = False
+    exact_decode: bool = False
+    background: tuple[int, int, int] = (255, 255, 255)
+
+    @property
+    def one_size(self) -> bool:
+        """Whether every stored picture has the same size."""
+        if self.size is None:
+            return False
+        return self.mode == "pad" or (self.mode in ("exact", "crop") and self.upscale)
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """Everything `packer convert` can be told about the work; the command's options by name.
+
+    Attributes:
+        resize: "256", "224x320" (width x height) or None to keep each picture's size.
+        resize_mode: See `ImageOptions.mode`.
+        filter: See `ImageOptions.filter`.
+        upscale: See `ImageOptions.upscale`.
+        codec: See `ImageOptions.codec`.
+        quality: See `ImageOptions.quality`.
+        subsampling: See `ImageOptions.subsampling`.
+        reencode: See `ImageOptions.reencode`.
+        exact_decode: See `ImageOptions.exact_decode`.
+        background: "white", "black" or "#rrggbb".
+        format: tar, lmdb, hdf5.
+        batch_size: Samples in one on-disk batch.
+        shard_size: Bytes that a shard should come near.
+        order: shuffled (seeded) or sorted by path.
+        seed: Of the shuffled order.
+        split: "train=0.8,val=0.2", "none", or None for the source's or recipe's own.
+        split_seed: Of the split.
+        exclude_classes: Class folders to leave out, as if they were not there.
+        jobs: Worker processes; None = the cores this process may use.
+        backend: loky (processes), threading, sequential.
+        part: (K, N): make only the shards i with i mod N = K.
+        on_error: skip: write the picture to the ledger; fail: stop at the first one.
+        max_skipped: How many samples may be skipped; None = max(1 % of the planned, 10).
+    """
+
+    resize: str | None = None
+    resize_mode: str = "short"
+    filter: str = "bicubic"
+    upscale: bool = True
+    codec: str = "jpeg"
+    quality: int = 90
+    subsampling: str = "4:2:0"
+    reencode: bool = False
+    exact_decode: bool = False
+    background: str = "white"
+    format: str = "tar"
+    batch_size: int = 128
+    shard_size: int = 256_000_000
+    order: str = "shuffled"
+    seed: int = 0
+    split: str | None = None
+    split_seed: int = 0
+    exclude_classes: tuple[str, ...] = ()
+    jobs: int | None = None
+    backend: str = "loky"
+    part: tuple[int, int] | None = None
+    on_error: str = "skip"
+    max_skipped: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_choice("resize mode", self.resize_mode, RESIZE_MODES)
+        _check_choice("filter", self.filter, FILTERS)
+        _check_choice("codec", self.codec, names("codecs"))
+        _check_choice("subsampling", self.subsampling, SUBSAMPLINGS)
+        _check_choice("format", self.format, names("formats"))
+        _check_choice("order", self.order, ORDERS)
+        _check_choice("on-error", self.on_error, ON_ERROR)
+        _check_choice("backend", self.backend, BACKENDS)
+        _check_range("quality", self.quality, 1, 100)
+        _check_range("batch size", self.batch_size, 1, 1_000_000)
+        _check_range("shard size", self.shard_size, 1, None)
+        _check_range("jobs", self.jobs, 1, 4096)
+        _check_range("max skipped", self.max_skipped, 0, None)
+        if self.part is not None and not 0 <= self.part[0] < self.part[1]:
+            raise ConfigError(
+                f"part {self.part[0]}/{self.part[1]} cannot be", "K/N with 0 <= K < N"
+            )
+        if self.codec == "raw" and not self.image.one_size:
+            raise ConfigError(
+                "codec raw needs pictures of one size",
+                "add --resize WIDTHxHEIGHT with --resize-mode crop, pad or exact",
+            )
+
+    @property
+    def image(self) -> ImageOptions:
+        """The part that concerns one picture."""
+        return ImageOptions(
+            size=parse_size(self.resize, self.resize_mode),
+            mode=self.resize_mode,
+            filter=self.filter,
+            upscale=self.upscale,
+            codec=self.codec,
+            quality=self.quality,
+            subsampling=self.subsampling,
+            reencode=self.reencode,
+            exact_decode=self.exact_decode,
+            background=parse_colour(self.background),
+        )
+
+    def affecting_bytes(self) -> dict[str, Any]:
+        """The options that decide what is in the pack, as JSON values, by name."""
+        values = dataclasses.asdict(self)
+        for name in RUN_OPTIONS:
+            del values[name]
+        values["exclude_classes"] = list(self.exclude_classes)
+        return values
+
+
+#: Options that may differ between the runs that make one pack.
+RUN_OPTIONS = ("jobs", "backend", "part", "on_error", "max_skipped")
+
+
+def parse_size(text: str | None, mode: str) -> tuple[int, int] | None:
+    """ "256" → (256, 256); "224x320" → (224, 320), width first; None → None.
+
+    Raises:
+        ConfigError: No such size, or two numbers where the mode takes one.
+    """
+    if text is None:
+        return None
+    parts = text.lower().split("x")
+    if len(parts) > 2 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise ConfigError(f"size {text!r} is not a size", "a number of pixels, or WIDTHxHEIGHT")
+    width, height = int(parts[0]), int(parts[-1])
+    if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
+        raise ConfigError(f"size {text!r} is out of range", f"1 to {MAX_SIDE} pixels a side")
+    if len(parts) == 2 and mode in ("short", "long"):
+        raise ConfigError(
+            f"size {text!r} has two numbers, but mode {mode!r} takes one",
+            "use --resize-mode exact, crop or pad",
+        )
+    return width, height
+
+
+def parse_colour(text: str) -> tuple[int, int, int]:
+    """ "white", "black" or "#rrggbb" → (r, g, b).
+
+    Raises:
+        ConfigError: No such colour.
+    """
+    digits = {"white": "ffffff", "black": "000000"}.get(text, text.removeprefix("#"))
+    try:
+        red, green, blue = bytes.fromhex(digits)
+    except ValueError:
+        raise ConfigError(
+            f"background {text!r} is not a colour", "white, black or #rrggbb"
+        ) from None
+    return red, green, blue
+
+
+def _check_choice(what: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"unknown {what} {value!r}", suggestion(value, choices))
+
+
+def _check_range(what: str, value: int | None, low: int, high: int | None) -> None:
+    if value is not None and (value < low or (high is not None and value > high)):
+        limits = f"{low} to {high}" if high is not None else f"at least {low}"
+        raise ConfigError(f"{what} {value} is out of range", limits)

@@ -1,0 +1,65 @@
+"""What a conversion reads: one file a kind of source.
+
+Each module has
+
+    accepts(location) -> bool              is this a source of mine? (a Path; cheap)
+    open_source(location, root) -> Source  root: bytes, the folder inside that counts as the top
+                                           when it is there (a recipe's), b"" otherwise
+
+A source scans once (`scan`) and then hands out whole files by path (`read`), from any process: it
+pickles into a few bytes and opens what it needs where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Protocol
+
+from packer import registry
+from packer.errors import SourceError
+from packer.types import Listing
+
+#: Extensions of candidates, lower case. The content decides how a candidate is decoded; a file
+#: of another extension is ignored and counted.
+EXTENSIONS = frozenset(
+    ".jpg .jpeg .jpe .jfif .png .webp .bmp .dib .gif .tif .tiff .ppm .pgm .pbm .pnm "
+    ".avif .heic .heif .jp2 .jxl".split()
+)
+
+
+class Source(Protocol):
+    """Files by path."""
+
+    def scan(self, litter: Collection[bytes] = ()) -> Listing:
+        """List the candidates, in one pass, without opening a file.
+
+        Args:
+            litter: Paths that a recipe names as known litter; counted as ignored.
+
+        Raises:
+            SourceError: The source is missing, unreadable or not what it should be.
+        """
+
+    def read(self, path: bytes) -> bytes:
+        """One file, whole.
+
+        Raises:
+            ImageError: reason "unreadable": gone, no permission, shorter than it says.
+        """
+
+
+def open_source(location: Path, root: bytes = b"") -> Source:
+    """Open the source at `location`, whatever its kind.
+
+    Raises:
+        SourceError: Nothing there, or nothing that packer can read.
+    """
+    for name in registry.names("sources"):
+        module = registry.load("sources", name)
+        if module.accepts(location):
+            source: Source = module.open_source(location, root)
+            return source
+    if not location.exists():
+        raise SourceError(f"{location}: no such folder or archive")
+    raise SourceError(f"{location}: not a folder, nor an archive that packer reads")

@@ -1,0 +1,1 @@
+"""Configs: presets of options, one YAML file each; read by `packer.configfile`."""

@@ -16,19 +16,22 @@ Of a split besides, as offsets are within a shard:
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
-from packer.index import IndexFile, encode_index
-from packer.types import ABSENT, Array, Field, Sample, ShardLayout
+from packer.errors import DamageError
+from packer.index import EXTENSION, IndexFile, encode_index
+from packer.types import Array, Field, Sample, ShardLayout
 
 #: A shard's fingerprint is the CRC-32 of its first and of its last bytes, this many of each.
 #: 8 KiB hold LMDB's two meta pages, which change when a file is compacted.
 FINGERPRINT_BYTES = 8192
+#: A split's name may have dots, so a shard's is told by its number.
+_SHARD_NAME = re.compile(r"(.+-\d{6,})\.[a-z0-9]+", re.DOTALL)
 
 _CONCATENATED = ("batch_offset", "batch_bytes", "batch_count", "slot", "label", "width", "height")
 
@@ -54,46 +57,72 @@ class ShardRecord:
     batches: int
 
 
-@dataclass
-class ShardColumns:
-    """Collects the columns of a shard while its batches are written."""
+class SampleRows:
+    """Collects what is kept of each sample beside its payloads, batch by batch.
 
-    fields: Sequence[Field]
-    counts: list[int] = field(default_factory=list)
-    rows: list[tuple[int, int, int, int]] = field(default_factory=list)
-    checksums: dict[str, list[int]] = field(default_factory=dict)
-    paths: list[bytes] = field(default_factory=list)
+    Attributes:
+        counts: Samples in each batch so far, empty batches too.
+        rows: (slot, label, width, height) of each sample so far.
+        paths: Path of each sample so far.
+    """
 
-    def add_batch(self, samples: Sequence[Sample]) -> None:
-        """Take over what the index keeps of one batch's samples."""
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+        self.rows: list[tuple[int, int, int, int]] = []
+        self.paths: list[bytes] = []
+
+    def add_rows(self, samples: Sequence[Sample]) -> None:
+        """Take over one batch's rows."""
         self.counts.append(len(samples))
         for sample in samples:
             self.rows.append((sample.slot, sample.label, sample.width, sample.height))
             self.paths.append(sample.path)
-            for name in stored_fields(self.fields):
-                payload = sample.payloads.get(name)
-                crc = 0 if payload is None else zlib.crc32(payload)
-                self.checksums.setdefault(name, []).append(crc)
 
-    def arrays(self, layout: ShardLayout) -> dict[str, Array]:
-        """All columns, with the places that the shard's writer reports."""
+    def row_arrays(self) -> dict[str, Array]:
+        """batch_first, batch_count, slot, label, width, height, path_offset, path_bytes."""
         counts = np.array(self.counts, "<i4")
         table = np.array(self.rows, "<i8").reshape(-1, 4)
-        arrays: dict[str, Array] = {
-            "batch_offset": layout.batch_offset.astype("<i8"),
-            "batch_bytes": layout.batch_bytes.astype("<i8"),
-            "batch_first": (np.cumsum(counts, dtype="<i8") - counts).astype("<i8"),
+        return {
+            "batch_first": _first_samples(counts),
             "batch_count": counts,
             "slot": table[:, 0],
             "label": table[:, 1].astype("<i4"),
             "width": table[:, 2].astype("<i4"),
             "height": table[:, 3].astype("<i4"),
+            **_path_columns(self.paths),
         }
-        for name in stored_fields(self.fields):
+
+
+class ShardColumns(SampleRows):
+    """Collects the columns of a shard while its batches are written.
+
+    Args:
+        fields: The pack's fields.
+    """
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        super().__init__()
+        self._checksums: dict[str, list[int]] = {name: [] for name in stored_fields(fields)}
+
+    def add_batch(self, samples: Sequence[Sample]) -> None:
+        """Take over what the index keeps of one batch's samples."""
+        self.add_rows(samples)
+        for name, checksums in self._checksums.items():
+            for sample in samples:
+                payload = sample.payloads.get(name)
+                checksums.append(0 if payload is None else zlib.crc32(payload))
+
+    def arrays(self, layout: ShardLayout) -> dict[str, Array]:
+        """All columns, with the places that the shard's writer reports."""
+        arrays: dict[str, Array] = {
+            "batch_offset": layout.batch_offset.astype("<i8"),
+            "batch_bytes": layout.batch_bytes.astype("<i8"),
+        }
+        arrays |= self.row_arrays()
+        for name, checksums in self._checksums.items():
             arrays[f"{name}.offset"] = layout.field_offset[name].astype("<i8")
             arrays[f"{name}.size"] = layout.field_size[name].astype("<i8")
-            arrays[f"{name}.crc32"] = np.array(self.checksums.get(name, []), "<u4")
-        arrays |= _path_columns(self.paths)
+            arrays[f"{name}.crc32"] = np.array(checksums, "<u4")
         return arrays
 
 
@@ -131,7 +160,7 @@ def encode_split_index(
     empty = ShardColumns(fields).arrays(_empty_layout(fields))
     arrays = {name: _concatenate([empty[name], *(i[name] for i in indexes)]) for name in names}
     counts = arrays["batch_count"]
-    arrays["batch_first"] = (np.cumsum(counts, dtype="<i8") - counts).astype("<i8")
+    arrays["batch_first"] = _first_samples(counts)
     batches = np.array([record.batches for record in records], "<i8")
     arrays["batch_shard"] = np.repeat(np.arange(len(records), dtype="<i4"), batches)
     arrays["shard_bytes"] = np.array([record.size for record in records], "<i8")
@@ -150,12 +179,21 @@ def encode_split_index(
 
 
 def read_record(index: IndexFile) -> ShardRecord:
-    """The shard that a shard's index file belongs to."""
-    first, last = index.meta["fingerprint"]
+    """The shard that a shard's index file belongs to.
+
+    Raises:
+        DamageError: It is not a shard's index, or damaged.
+    """
+    meta = index.meta
+    try:
+        first, last = meta["fingerprint"]
+        name, size, sha256 = meta["shard"], meta["bytes"], meta["sha256"]
+    except (KeyError, TypeError, ValueError):
+        raise DamageError(f"{index.path}: not the index of a shard") from None
     return ShardRecord(
-        name=index.meta["shard"],
-        size=index.meta["bytes"],
-        sha256=index.meta["sha256"],
+        name=name,
+        size=size,
+        sha256=sha256,
         fingerprint=(first, last),
         samples=len(index["slot"]),
         batches=len(index["batch_count"]),
@@ -173,9 +211,15 @@ def read_path(index: IndexFile, sample: int) -> bytes:
     return index["path_bytes"][start:end].tobytes()
 
 
-def index_name(stem: str) -> str:
-    """File name of the index that belongs to a shard or a split."""
-    return f"{Path(stem).stem}.index"
+def index_name(name: str) -> str:
+    """File name of the index of a shard (by its file name) or of a split (by its name)."""
+    shard = _SHARD_NAME.fullmatch(name)
+    return f"{shard[1] if shard else name}.{EXTENSION}"
+
+
+def _first_samples(counts: Array) -> Array:
+    """Index of each batch's first sample."""
+    return (np.cumsum(counts, dtype="<i8") - counts).astype("<i8")
 
 
 def _path_columns(paths: Sequence[bytes]) -> dict[str, Array]:
@@ -198,5 +242,5 @@ def _concatenate(parts: Sequence[Array]) -> Array:
 
 def _empty_layout(fields: Sequence[Field]) -> ShardLayout:
     none = np.zeros(0, "<i8")
-    by_field = {name: none for name in stored_fields(fields)}
+    by_field = dict.fromkeys(stored_fields(fields), none)
     return ShardLayout(none, none, by_field, by_field)

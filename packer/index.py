@@ -11,16 +11,19 @@ not know, so a later array needs no new version.
 from __future__ import annotations
 
 import json
+import math
 import mmap
+import operator
+import os
 import struct
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from packer.errors import DamageError
+from packer.errors import DamageError, PackerError
 from packer.types import Array
 
 MAGIC = b"PACKIDX1"
@@ -78,27 +81,25 @@ class IndexFile:
         meta: The header's JSON values.
 
     Raises:
-        DamageError: Not an index file, cut short, or its header's checksum differs.
+        DamageError: Missing, not an index file, cut short, or its header's checksum differs.
+        PackerError: The file system refused.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with path.open("rb") as file:
-            prefix = file.read(_PREFIX.size)
-            if len(prefix) < _PREFIX.size or not prefix.startswith(MAGIC):
-                raise DamageError(f"{path}: not a packer index of version 1")
-            _, length, crc, _ = _PREFIX.unpack(prefix)
-            header = file.read(length)
-            if zlib.crc32(header) != crc:
-                raise DamageError(f"{path}: its header is damaged")
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        decoded = json.loads(header)
-        self.meta: dict[str, Any] = decoded["meta"]
-        self._entries = {entry["name"]: entry for entry in decoded["arrays"]}
+        try:
+            with path.open("rb") as file:
+                header = _read_header(path, file)
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except FileNotFoundError:
+            raise DamageError(f"{path}: is missing") from None
+        except OSError as error:
+            raise PackerError(f"{path}: cannot be read: {error.strerror}") from error
+        self.meta, self._entries = _parse_header(path, header)
         self._arrays: dict[str, Array] = {}
-        for entry in self._entries.values():
-            if entry["offset"] + _nbytes(entry) > len(self._map):
-                raise DamageError(f"{path}: cut short, array {entry['name']!r} is not whole")
+        for name, entry in self._entries.items():
+            if entry.offset + entry.nbytes > len(self._map):
+                raise DamageError(f"{path}: cut short, array {name!r} is not whole")
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
@@ -117,16 +118,56 @@ class IndexFile:
             entry = self._entries.get(name)
             if entry is None:
                 raise DamageError(f"{self.path}: has no array {name!r}")
-            offset, nbytes = entry["offset"], _nbytes(entry)
-            if zlib.crc32(memoryview(self._map)[offset : offset + nbytes]) != entry["crc32"]:
+            stored = memoryview(self._map)[entry.offset : entry.offset + entry.nbytes]
+            if zlib.crc32(stored) != entry.crc32:
                 raise DamageError(f"{self.path}: array {name!r} is damaged")
-            self._arrays[name] = np.ndarray(
-                tuple(entry["shape"]), np.dtype(entry["dtype"]), self._map, offset
-            )
+            self._arrays[name] = np.ndarray(entry.shape, entry.dtype, self._map, entry.offset)
         return self._arrays[name]
 
     def __reduce__(self) -> tuple[type[IndexFile], tuple[Path]]:
         return IndexFile, (self.path,)  # another process maps the file itself
+
+
+class _Entry(NamedTuple):
+    """Where the file holds an array, as its header says."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int
+    nbytes: int
+    crc32: int
+
+
+def _read_header(path: Path, file: BinaryIO) -> bytes:
+    prefix = file.read(_PREFIX.size)
+    if len(prefix) < _PREFIX.size or not prefix.startswith(MAGIC):
+        raise DamageError(f"{path}: not a packer index of version 1")
+    _, length, crc, _ = _PREFIX.unpack(prefix)
+    # Compared with the file's size first: a damaged length must not ask for exabytes.
+    if length > os.fstat(file.fileno()).st_size - _PREFIX.size:
+        raise DamageError(f"{path}: cut short, or its header is damaged")
+    header = file.read(length)
+    if zlib.crc32(header) != crc:
+        raise DamageError(f"{path}: its header is damaged")
+    return header
+
+
+def _parse_header(path: Path, header: bytes) -> tuple[dict[str, Any], dict[str, _Entry]]:
+    try:
+        decoded = json.loads(header)
+        entries = {str(entry["name"]): _parse_entry(entry) for entry in decoded["arrays"]}
+        return dict(decoded["meta"]), entries
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DamageError(f"{path}: its header is not readable: {error}") from error
+
+
+def _parse_entry(entry: Mapping[str, Any]) -> _Entry:
+    dtype = np.dtype(str(entry["dtype"]))
+    shape = tuple(operator.index(length) for length in entry["shape"])
+    offset, crc32 = operator.index(entry["offset"]), operator.index(entry["crc32"])
+    if dtype.kind not in "biuf" or offset < 0 or any(length < 0 for length in shape):
+        raise ValueError(f"array {entry['name']!r} cannot be: {dtype} {shape} at {offset}")
+    return _Entry(dtype, shape, offset, math.prod(shape) * dtype.itemsize, crc32)
 
 
 def _little_endian(array: Array) -> Array:
@@ -139,8 +180,3 @@ def _header(entries: list[dict[str, Any]], meta: Mapping[str, Any]) -> bytes:
 
 def _align(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
-
-
-def _nbytes(entry: Mapping[str, Any]) -> int:
-    count = int(np.prod(entry["shape"], dtype=np.int64)) if entry["shape"] else 1
-    return count * np.dtype(entry["dtype"]).itemsize

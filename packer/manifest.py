@@ -90,6 +90,8 @@ def read_manifest(pack: Path) -> Manifest:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise _no_pack(pack) from None
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
     try:
         value = json.loads(data)
         if value.pop("packer") != FORMAT:
@@ -106,9 +108,8 @@ def read_manifest(pack: Path) -> Manifest:
 
 
 def _from_json(value: dict[str, Any]) -> Manifest:
-    known = {entry.name for entry in dataclasses.fields(Manifest)}
-    value = {name: value[name] for name in value if name in known}
-    value["fields"] = tuple(Field(**entry) for entry in value["fields"])
+    value = _known(Manifest, value)
+    value["fields"] = tuple(Field(**_known(Field, entry)) for entry in value["fields"])
     value["splits"] = {name: _split(entry) for name, entry in value["splits"].items()}
     for name in ("classes", "display_names"):
         value[name] = tuple(value[name])
@@ -117,10 +118,16 @@ def _from_json(value: dict[str, Any]) -> Manifest:
 
 def _split(value: dict[str, Any]) -> SplitRecord:
     shards = tuple(
-        ShardRecord(**{**shard, "fingerprint": tuple(shard["fingerprint"])})
+        ShardRecord(**{**_known(ShardRecord, shard), "fingerprint": tuple(shard["fingerprint"])})
         for shard in value["shards"]
     )
-    return SplitRecord(**{**value, "shards": shards})
+    return SplitRecord(**{**_known(SplitRecord, value), "shards": shards})
+
+
+def _known(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Without keys of later versions, which readers ignore."""
+    names = {entry.name for entry in dataclasses.fields(kind)}
+    return {name: entry for name, entry in value.items() if name in names}
 
 
 def _no_pack(pack: Path) -> SourceError:

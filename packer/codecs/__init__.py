@@ -1,14 +1,66 @@
 """How a picture's pixels become bytes in a shard and come back: one file a codec.
 
-Each module has
-
-    EXTENSION: str                   the member's extension in tar shards
-    KIND: str                        what `packer.imaging.sniff` calls such bytes ("" = none)
-    encode(pixels, options) -> bytes               Pixels, ImageOptions
-    decode(payload, width, height) -> Pixels       of the stored size; raises ImageError
-    file_header(width, height) -> bytes            what turns a payload into a file of its own
-    accepts(head, options) -> bool                 may these coded bytes be stored as they are?
-    strip(data) -> bytes                           coded bytes without metadata
-
-`tests/codecs/test_conformance.py` holds every codec that is here to the same rules.
+Each module has the names of `Codec`, below. A payload is what a shard holds for one picture. The
+reading side (`decode`) must work with the base install: numpy and simplejpeg, OpenCV where it is
+present. `tests/codecs/test_conformance.py` holds every codec that is here to the same rules.
 """
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+from packer import registry
+from packer.imaging.head import Head
+from packer.options import ImageOptions
+from packer.types import Pixels
+
+
+class Codec(Protocol):
+    """The shape of a codec's module.
+
+    Attributes:
+        EXTENSION: The member's extension in tar shards, lower case, without the dot.
+        KIND: What `packer.imaging.sniff` calls its payloads; "" if it knows none.
+        MAX_SIDE: Longest side that it can store, in pixels.
+    """
+
+    EXTENSION: str
+    KIND: str
+    MAX_SIDE: int
+
+    def encode(self, pixels: Pixels, options: ImageOptions) -> bytes:
+        """Pixels → payload; equal pixels and options give equal bytes.
+
+        Raises:
+            ImageError: bad-size (a side is longer than `MAX_SIDE`).
+        """
+
+    def decode(self, payload: bytes | memoryview, width: int, height: int) -> Pixels:
+        """Payload → height×width×3 uint8 RGB; may be a read-only view of the payload.
+
+        Raises:
+            ImageError: truncated, undecodable, or bad-size: it holds a picture of another size.
+            MissingDependency: A library that this needs is not installed.
+        """
+
+    def file_header(self, width: int, height: int) -> bytes:
+        """What stands before a payload to make it a file of its own; b"" where it is one."""
+
+    def accepts(self, head: Head, options: ImageOptions) -> bool:
+        """Whether a file may be stored without encoding its pixels anew, going by its head.
+        Size, orientation and colour profile are the caller's to judge.
+        """
+
+    def strip(self, data: bytes) -> bytes:
+        """An accepted file without its metadata: the coded pixels stay bit for bit. Nothing is
+        repaired, so that a broken file stays one.
+        """
+
+
+def load_codec(name: str) -> Codec:
+    """The codec of a name.
+
+    Raises:
+        UsageError: No such codec; the message suggests one.
+    """
+    return cast(Codec, registry.load("codecs", name))

@@ -13,10 +13,13 @@ Reading needs nothing of this: every format keeps a batch as one contiguous rang
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from packer import registry
+from packer.errors import MissingDependency
 from packer.types import Field, Sample, ShardLayout
 
 
@@ -29,6 +32,10 @@ class ShardWriter(Protocol):
         path: File to make; must not exist.
         fields: Fields of every sample.
         one_size: Whether all pictures have the same size (codec raw: pixels can be one array).
+
+    Raises:
+        OutputError: The file cannot be made.
+        MissingDependency: The format's library is not installed.
     """
 
     def __init__(self, path: Path, fields: Sequence[Field], *, one_size: bool) -> None: ...
@@ -49,3 +56,21 @@ class ShardWriter(Protocol):
 
     def abort(self) -> None:
         """Close what is open, without finishing; never raises. The caller removes the file."""
+
+
+def require(name: str) -> None:
+    """Check that a format can be written here, before any work is done.
+
+    Raises:
+        MissingDependency: Its library is not installed.
+    """
+    library = registry.load("formats", name).EXTRA
+    if library and importlib.util.find_spec(library) is None:
+        raise missing_library(library)
+
+
+def missing_library(name: str) -> MissingDependency:
+    """The error for a format whose library is not there."""
+    return MissingDependency(
+        f"this format needs {name}, which is not installed", "pip install 'packer-shards[convert]'"
+    )

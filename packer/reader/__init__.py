@@ -1,1 +1,37 @@
-"""Placeholder."""
+"""Reading a pack for training.
+
+    PackedDataset    map-style: the swap-in for torchvision's ImageFolder; needs no torch
+    BatchStream      mini-batches for `DataLoader(stream, batch_size=None)`
+    WindowSampler    BatchStream's order for `DataLoader(dataset, batch_sampler=sampler)`
+
+Each is imported when it is first asked for: importing this package imports no torch, PIL, cv2,
+lmdb or h5py.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from packer.reader.dataset import PackedDataset
+    from packer.reader.sampler import WindowSampler
+    from packer.reader.stream import BatchStream
+
+__all__ = ["BatchStream", "PackedDataset", "WindowSampler"]
+
+_HOMES = {
+    "BatchStream": "packer.reader.stream",
+    "PackedDataset": "packer.reader.dataset",
+    "WindowSampler": "packer.reader.sampler",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

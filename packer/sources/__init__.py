@@ -8,6 +8,9 @@ Each module has
 
 A source scans once (`scan`) and then hands out whole files by path (`read`), from any process: it
 pickles into a few bytes and opens what it needs where it is used.
+
+Whatever the kind, a scan goes by the rules of `packer.sources._candidates`: what is a candidate,
+what is ignored and under which reason. So a folder and its archives give equal listings.
 """
 
 from __future__ import annotations
@@ -23,9 +26,12 @@ from packer.types import Listing
 #: Extensions of candidates, lower case. The content decides how a candidate is decoded; a file
 #: of another extension is ignored and counted.
 EXTENSIONS = frozenset(
-    ".jpg .jpeg .jpe .jfif .png .webp .bmp .dib .gif .tif .tiff .ppm .pgm .pbm .pnm "
-    ".avif .heic .heif .jp2 .jxl".split()
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".dib", ".gif", ".tif", ".tiff"}
+    | {".ppm", ".pgm", ".pbm", ".pnm", ".avif", ".heic", ".heif", ".jp2", ".jxl"}
 )
+#: A larger file is refused unread: one 179-megapixel picture (Pillow's own limit), uncompressed
+#: with 16 bits in three channels, is as large; a sparse file could be any size.
+MAX_FILE_BYTES = 1 << 30
 
 
 class Source(Protocol):

@@ -1,0 +1,70 @@
+"""Option types and groups that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from packer.errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Bytes(click.ParamType):  # type: ignore[type-arg]
+    """A number of bytes: 256MB, 1GiB, 4096."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse what the user wrote."""
+        from packer.configfile import parse_bytes
+
+        try:
+            return parse_bytes(value)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Part(click.ParamType):  # type: ignore[type-arg]
+    """K/N: part K (from 0) of N."""
+
+    name = "K/N"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Parse what the user wrote."""
+        if isinstance(value, tuple):
+            return value
+        number, _, parts = str(value).partition("/")
+        if not (number.isdigit() and parts.isdigit() and int(number) < int(parts)):
+            self.fail(f"{value!r} is not K/N with K from 0 to N-1", param, ctx)
+        return int(number), int(parts)
+
+
+def option(*names: str, **settings: Any) -> Callable[[F], F]:
+    """A click option that can also be set by PACKER_NAME in the environment, and shows defaults."""
+    name = next(name for name in reversed(names) if name.startswith("--"))
+    variable = "PACKER_" + name.removeprefix("--").split("/")[0].replace("-", "_").upper()
+    settings.setdefault("envvar", variable)
+    settings.setdefault("show_default", True)
+    return click.option(*names, **settings)
+
+
+def reporting_options(function: F) -> F:
+    """-q, -v, --progress, --json."""
+    for decorate in (
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        option(
+            "--progress",
+            type=click.Choice(["auto", "bar", "log", "json", "none"]),
+            default="auto",
+            help="auto: a bar on a terminal, a line every 30 s elsewhere; json: events on stderr.",
+        ),
+        click.option("-v", "--verbose", is_flag=True, help="Say more on stderr."),
+        click.option("-q", "--quiet", is_flag=True, help="Warnings and errors only on stderr."),
+    ):
+        function = decorate(function)
+    return function

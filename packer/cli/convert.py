@@ -1,0 +1,324 @@
+"""`packer convert`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from packer import registry
+from packer.cli._options import Bytes, Part, option, reporting_options
+from packer.cli._reporter import StderrReporter, make_reporter
+from packer.options import (
+    BACKENDS,
+    FILTERS,
+    ON_ERROR,
+    ORDERS,
+    RESIZE_MODES,
+    SUBSAMPLINGS,
+    ConvertOptions,
+)
+
+if TYPE_CHECKING:
+    from packer.convert import ConvertResult
+    from packer.input import Input
+    from packer.packing.job import Job
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _load_config(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Eager: what the config says becomes the defaults of the options after it."""
+    if value is not None:
+        from packer.configfile import load_config
+
+        ctx.default_map = {**(ctx.default_map or {}), **load_config(value)}
+    return value
+
+
+def _image_options(function: F) -> F:
+    for decorate in reversed(
+        (
+            option("--resize", metavar="SIZE", help="256, or WIDTHxHEIGHT; else sizes stay."),
+            option(
+                "--resize-mode",
+                type=click.Choice(RESIZE_MODES),
+                default="short",
+                help="What gets SIZE: the shorter side, the longer, both (exact, crop, pad).",
+            ),
+            option(
+                "--filter",
+                type=click.Choice(FILTERS),
+                default="bicubic",
+                help="Resampling filter, antialiased.",
+            ),
+            option("--upscale/--no-upscale", default=True, help="Enlarge smaller pictures."),
+            option(
+                "--codec",
+                type=click.Choice(registry.names("codecs")),
+                default="jpeg",
+                help="How pictures are stored.",
+            ),
+            option("--quality", type=click.IntRange(1, 100), default=90, help="Of jpeg and webp."),
+            option(
+                "--subsampling",
+                type=click.Choice(SUBSAMPLINGS),
+                default="4:2:0",
+                help="Of jpeg's colours.",
+            ),
+            option(
+                "--reencode",
+                is_flag=True,
+                default=False,
+                help="Encode anew even pictures that need no change.",
+            ),
+            option(
+                "--exact-decode",
+                is_flag=True,
+                default=False,
+                help="Never decode at a reduced scale.",
+            ),
+            option(
+                "--background",
+                default="white",
+                metavar="COLOUR",
+                help="Under transparent pixels and around padded pictures: white, black, #rrggbb.",
+            ),
+        )
+    ):
+        function = decorate(function)
+    return function
+
+
+def _pack_options(function: F) -> F:
+    for decorate in reversed(
+        (
+            option(
+                "--format",
+                type=click.Choice(registry.names("formats")),
+                default="tar",
+                help="Of the shards.",
+            ),
+            option(
+                "--batch-size",
+                type=click.IntRange(min=1),
+                default=128,
+                help="Samples in one on-disk batch.",
+            ),
+            option("--shard-size", type=Bytes(), default="256MB", help="Bytes a shard comes near."),
+            option(
+                "--order",
+                type=click.Choice(ORDERS),
+                default="shuffled",
+                help="Of the samples in the pack.",
+            ),
+            option("--seed", type=int, default=0, help="Of the shuffled order."),
+            option(
+                "--split", metavar="SPEC", help="train=0.8,val=0.2 by hash of the path, or none."
+            ),
+            option("--split-seed", type=int, default=0, help="Of the split."),
+            option(
+                "--exclude-class",
+                "exclude_classes",
+                multiple=True,
+                metavar="FOLDER",
+                help="Leave a class out, as if its folder were not there; repeatable.",
+            ),
+        )
+    ):
+        function = decorate(function)
+    return function
+
+
+def _run_options(function: F) -> F:
+    for decorate in reversed(
+        (
+            option(
+                "-j", "--jobs", type=click.IntRange(min=1), help="Worker processes [all cores]."
+            ),
+            option(
+                "--backend", type=click.Choice(BACKENDS), default="loky", help="Of the workers."
+            ),
+            option("--part", type=Part(), help="Make only the shards i with i mod N = K."),
+            option(
+                "--on-error",
+                type=click.Choice(ON_ERROR),
+                default="skip",
+                help="What to do with a picture that cannot be stored.",
+            ),
+            option(
+                "--max-skipped",
+                type=click.IntRange(min=0),
+                help="Stop (exit 3) beyond this many [1 %, at least 10].",
+            ),
+            option(
+                "--config",
+                metavar="NAME|FILE",
+                callback=_load_config,
+                is_eager=True,
+                help="Preset of options: nfs, ssd, ram, or a YAML file.",
+            ),
+            click.option(
+                "--dry-run", is_flag=True, help="Plan, say what would be made, write nothing."
+            ),
+            click.option(
+                "--force",
+                is_flag=True,
+                help="Move an earlier pack away to OUT.old-…; deletes nothing.",
+            ),
+        )
+    ):
+        function = decorate(function)
+    return function
+
+
+@click.command(epilog="Every option can also be set as PACKER_NAME in the environment.")
+@click.argument("source")
+@option("--src", metavar="PATH", help="Folder or archive of a recipe's data set.")
+@click.option("-o", "--out", metavar="FOLDER", help="The pack [./NAME-SIZE-CODEC-FORMAT].")
+@_image_options
+@_pack_options
+@_run_options
+@reporting_options
+@click.pass_context
+def command(ctx: click.Context, /, source: str, **values: Any) -> None:
+    """Convert an image folder, an archive or a recipe's data set into a pack.
+
+    Prints the pack's path. The same command goes on where an interrupted one stopped.
+    """
+    from packer.input import open_input
+
+    reporter = make_reporter(values["progress"], quiet=values["quiet"])
+    data = os.environ.get("PACKER_DATA")
+    given = open_input(source, src=values["src"], data=Path(data) if data else None)
+    options = _options(ctx, given, values)
+    try:
+        if values["dry_run"]:
+            _dry_run(given, options, reporter, values)
+        else:
+            _convert(given, options, reporter, values)
+    finally:
+        reporter.close()
+
+
+def _options(ctx: click.Context, given: Input, values: dict[str, Any]) -> ConvertOptions:
+    """Flags > environment > config > recipe > defaults."""
+    chosen: dict[str, Any] = {}
+    for field in dataclasses.fields(ConvertOptions):
+        value = values[field.name]
+        from_default = ctx.get_parameter_source(field.name) is ParameterSource.DEFAULT
+        if from_default and field.name in given.defaults:
+            value = given.defaults[field.name]
+        chosen[field.name] = tuple(value) if field.name == "exclude_classes" else value
+    return ConvertOptions(**chosen)
+
+
+def _convert(
+    given: Input, options: ConvertOptions, reporter: StderrReporter, values: dict[str, Any]
+) -> None:
+    from packer.convert import convert_dataset
+    from packer.packing.job import output_folder
+
+    out = Path(values["out"]) if values["out"] else output_folder(given.name, options, Path.cwd())
+    reporter.note(f"source: {given.location}")
+    reporter.note(f"output: {out.absolute()}")
+    start = time.monotonic()
+    result = convert_dataset(given, out, options, force=values["force"], reporter=reporter)
+    reporter.close()
+    seconds = time.monotonic() - start
+    if values["as_json"]:
+        click.echo(json.dumps(_as_json(result, seconds)))
+        return
+    _summarise(result, reporter, seconds)
+    click.echo(os.fspath(result.out))
+
+
+def _as_json(result: ConvertResult, seconds: float) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "schema": "packer.convert/1",
+        "out": os.fspath(result.out),
+        "complete": result.manifest is not None,
+        "was_complete": result.was_complete,
+        "seconds": round(seconds, 3),
+    }
+    if result.manifest is not None:
+        value["counts"] = dict(result.manifest.counts)
+        value["splits"] = {
+            name: {"samples": split.samples, "shards": len(split.shards)}
+            for name, split in result.manifest.splits.items()
+        }
+    return value
+
+
+def _summarise(result: ConvertResult, reporter: StderrReporter, seconds: float) -> None:
+    from packer.manifest import LEDGER_NAME
+
+    manifest = result.manifest
+    if manifest is None:
+        reporter.note("this part is done; other parts are still to be made")
+        return
+    if result.was_complete:
+        reporter.note("the pack is there already and complete")
+    counts = manifest.counts
+    for name, split in manifest.splits.items():
+        size = sum(shard.size for shard in split.shards)
+        reporter.note(f"{name}: {split.samples} images, {len(split.shards)} shards, {size:,} bytes")
+    reporter.note(f"{counts['packed']} packed of {counts['planned']} planned")
+    for title in ("notes", "ignored"):
+        if counts.get(title):
+            found = ", ".join(f"{number} {name}" for name, number in counts[title].items())
+            reporter.note(f"{title}: {found}")
+    if counts["skipped"]:
+        _list_skipped(result.out / LEDGER_NAME, counts["skipped"], reporter)
+    if not result.was_complete:
+        rate = counts["planned"] / seconds
+        reporter.note(f"took {seconds:.1f} s, {rate:,.0f} images/s")
+
+
+def _list_skipped(ledger: Path, skipped: int, reporter: StderrReporter) -> None:
+    shown = 5
+    reporter.warn(f"{skipped} pictures skipped, listed in {ledger}")
+    for line in ledger.read_text(encoding="utf-8").splitlines()[:shown]:
+        skip = json.loads(line)
+        reporter.note(f"skipped {skip['path']}: {skip['reason']}: {skip['detail']}")
+    if skipped > shown:
+        reporter.note(f"… and {skipped - shown} more")
+
+
+def _dry_run(
+    given: Input, options: ConvertOptions, reporter: StderrReporter, values: dict[str, Any]
+) -> None:
+    from packer.packing.job import make_job
+
+    job = make_job(given, options, reporter)
+    value = _planned(job)
+    if values["as_json"]:
+        click.echo(json.dumps(value))
+        return
+    for name, split in value["splits"].items():
+        click.echo(f"{name}\t{split['samples']} images\t{split['shards']} shards")
+
+
+def _planned(job: Job) -> dict[str, Any]:
+    shards = list(job.plan.shards())
+    return {
+        "schema": "packer.plan/1",
+        "planned": job.planned,
+        "classes": len(job.labelling.classes),
+        "ignored": dict(job.ignored()),
+        "splits": {
+            name: {
+                "samples": end - first,
+                "shards": sum(shard.split == name for shard in shards),
+            }
+            for name, (first, end) in job.plan.splits.items()
+        },
+        "options": job.options.affecting_bytes(),
+    }

@@ -1,0 +1,54 @@
+"""`packer fetch`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from packer.cli._options import reporting_options
+from packer.cli._reporter import make_reporter
+from packer.reporting import Progress
+
+
+@click.command()
+@click.argument("recipe")
+@click.option(
+    "-o",
+    "--out",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="Where the files go [$PACKER_DATA/RECIPE, else the working directory].",
+)
+@reporting_options
+def command(recipe: str, out: Path | None, as_json: bool, **shown: Any) -> None:
+    """Download a recipe's archives, with resume, retries and checksums.
+
+    Prints the path of what was fetched, for packer convert's --src.
+    """
+    import json
+
+    from packer import recipe as recipes
+    from packer.fetch import fetch
+
+    known = recipes.load(recipe)
+    data = os.environ.get("PACKER_DATA")
+    folder = out or (Path(data) / known.name if data else Path.cwd())
+    reporter = make_reporter(shown["progress"], quiet=shown["quiet"], unit="bytes")
+    reporter.note(f"fetching {known.title} into {folder}")
+    if known.licence:
+        reporter.note(f"licence: {known.licence}")
+
+    def told(name: str, done: int, total: int | None) -> None:
+        reporter.progress(Progress(done=done, total=total or done, read=done, fresh=done))
+
+    try:
+        path = fetch(known, folder, progress=told).absolute()
+    finally:
+        reporter.close()
+    if as_json:
+        click.echo(json.dumps({"schema": "packer.fetch/1", "path": os.fspath(path)}))
+    else:
+        click.echo(os.fspath(path))

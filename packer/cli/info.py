@@ -1,0 +1,65 @@
+"""`packer info`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from packer.manifest import Manifest
+
+
+@click.command()
+@click.argument("pack", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(pack: Path, as_json: bool) -> None:
+    """Say what is in a pack."""
+    from packer.manifest import read_manifest
+
+    manifest = read_manifest(pack)
+    if as_json:
+        click.echo(json.dumps({"schema": "packer.info/1", **dataclasses.asdict(manifest)}))
+        return
+    for name, value in _lines(manifest):
+        click.echo(f"{name:<12}{value}")
+
+
+def _lines(manifest: Manifest) -> list[tuple[str, Any]]:
+    lines: list[tuple[str, Any]] = [
+        ("name", manifest.name),
+        ("format", f"{manifest.format}, {manifest.batch_size} samples a batch"),
+        ("images", _describe_images(manifest)),
+        ("classes", len(manifest.classes)),
+    ]
+    for name, split in manifest.splits.items():
+        size = sum(shard.size for shard in split.shards)
+        mean = f", {size / split.samples / 1000:.1f} kB a sample" if split.samples else ""
+        shards = f"{len(split.shards)} shards of {split.batches} batches"
+        lines.append((name, f"{split.samples} samples, {shards}, {size / 1e6:,.1f} MB{mean}"))
+    counts = manifest.counts
+    skipped = f"{counts['packed']} of {counts['planned']}, {counts['skipped']} skipped"
+    lines.append(("packed", skipped))
+    for title in ("ignored", "notes"):
+        if counts.get(title):
+            found = ", ".join(f"{number} {name}" for name, number in counts[title].items())
+            lines.append((title, found))
+    versions = ", ".join(f"{name} {version}" for name, version in manifest.libraries.items())
+    lines.append(("made with", versions))
+    return lines
+
+
+def _describe_images(manifest: Manifest) -> str:
+    options = manifest.options
+    size = "as in the source"
+    if options["resize"] is not None:
+        size = f"{options['resize']} {options['resize_mode']}, {options['filter']}"
+    coded = options["codec"]
+    if coded == "jpeg":
+        coded += f" quality {options['quality']} {options['subsampling']}"
+    elif coded == "webp":
+        coded += f" quality {options['quality']}"
+    return f"{size}, {coded}"

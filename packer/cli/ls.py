@@ -1,0 +1,38 @@
+"""`packer ls`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_COLUMNS = ("key", "split", "label", "class", "width", "height", "bytes")
+
+
+@click.command("ls")
+@click.argument("pack", type=click.Path(path_type=Path))
+@click.option("--split", metavar="NAME", help="Of this split only.")
+def command(pack: Path, split: str | None) -> None:
+    """List a pack's samples as tab-separated lines, in the order of the pack.
+
+    Columns: key, split, label, class, width, height, bytes. Tabs, newlines and backslashes in
+    names are written as \\t, \\n and \\\\.
+    """
+    from packer.manifest import read_manifest
+    from packer.reader.pack import Pack
+
+    manifest = read_manifest(pack)
+    image = next(field.name for field in manifest.fields if field.kind == "image")
+    click.echo("\t".join(_COLUMNS))
+    for name in manifest.splits if split is None else [split]:
+        opened = Pack(pack, name)
+        index = opened.index
+        columns = [index[c].tolist() for c in ("label", "width", "height", f"{image}.size")]
+        for sample, (label, width, height, size) in enumerate(zip(*columns, strict=True)):
+            shown = _escape(manifest.classes[label]) if label >= 0 else ""
+            key = _escape(opened.key(sample))
+            click.echo(f"{key}\t{name}\t{label}\t{shown}\t{width}\t{height}\t{size}")
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")

@@ -1,0 +1,109 @@
+"""Codec jpeg: baseline JPEG by libjpeg-turbo, through simplejpeg."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from packer.codecs._size import require_size
+from packer.errors import ImageError
+from packer.imaging import jpeg as jpeg_decoder
+from packer.imaging.head import Head
+from packer.imaging.head_jpeg import EOI
+from packer.imaging.probe import probe
+from packer.options import ImageOptions
+from packer.types import Pixels
+
+EXTENSION: Final = "jpg"
+KIND: Final = "jpeg"
+#: JPEG_MAX_DIMENSION of libjpeg; the format itself ends at 65,535.
+MAX_SIDE: Final = 65_500
+
+# A marker within entropy-coded data: not a stuffed zero, restart marker or fill byte.
+_MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
+_JFIF, _ADOBE, _COMMENT = 0xE0, 0xEE, 0xFE
+
+
+def encode(pixels: Pixels, options: ImageOptions) -> bytes:
+    """Pixels → JFIF file, 8 bits, YCbCr, of the options' quality and chroma subsampling."""
+    import simplejpeg
+
+    height, width = pixels.shape[:2]
+    if max(width, height) > MAX_SIDE:
+        raise ImageError("bad-size", f"{width} x {height} pixels; a JPEG ends at {MAX_SIDE}")
+    payload: bytes = simplejpeg.encode_jpeg(
+        np.ascontiguousarray(pixels),
+        quality=options.quality,
+        colorspace="RGB",
+        colorsubsampling=options.subsampling.replace(":", ""),
+    )
+    return payload
+
+
+def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
+    """JPEG → pixels. What packer wrote decodes without a complaint; shards that others wrote may
+    hold files that need Pillow's second opinion, where Pillow is installed.
+    """
+    import simplejpeg
+
+    buffer = np.empty((height, width, 3), np.uint8)
+    try:
+        pixels: Pixels = simplejpeg.decode_jpeg(payload, "RGB", buffer=buffer)
+    except ValueError as error:
+        return _second_opinion(bytes(payload), width, height, str(error))
+    require_size((pixels.shape[1], pixels.shape[0]), width, height)
+    return pixels
+
+
+def file_header(width: int, height: int) -> bytes:
+    """Nothing: a payload is a file."""
+    return b""
+
+
+def accepts(head: Head, options: ImageOptions) -> bool:
+    """Gray or YCbCr of 8 bits, baseline or progressive: what every decoder reads."""
+    return (
+        head.kind == KIND
+        and head.bits == 8
+        and head.mode in ("gray", "ycc")
+        and head.coding in ("baseline", "extended", "progressive")
+    )
+
+
+def strip(data: bytes) -> bytes:
+    """Drop APPn (but JFIF and Adobe, which say what the components are), comments, and whatever
+    follows the end of the picture.
+    """
+    kept, position = [b"\xff\xd8"], 2
+    while found := _MARKER.search(data, position):
+        if position > 2:  # entropy-coded data after a scan header, else nothing
+            kept.append(data[position : found.start()])
+        marker = data[found.start() + 1]
+        if marker == EOI:
+            kept.append(b"\xff\xd9")
+            return b"".join(kept)
+        end = found.end() + int.from_bytes(data[found.end() : found.end() + 2], "big")
+        segment = data[found.start() : end]
+        if _is_needed(marker, segment):
+            kept.append(segment)
+        position = end
+    return b"".join([*kept, data[position:]])
+
+
+def _is_needed(marker: int, segment: bytes) -> bool:
+    if marker == _JFIF:
+        return segment[4:9] == b"JFIF\x00"
+    if marker == _ADOBE:
+        return segment[4:9] == b"Adobe"
+    return marker != _COMMENT and not _JFIF <= marker <= 0xEF
+
+
+def _second_opinion(payload: bytes, width: int, height: int, complaint: str) -> Pixels:
+    head = probe(payload)
+    require_size((head.width, head.height), width, height)
+    try:
+        return jpeg_decoder.decode(payload, head, 1)[0]
+    except ImportError:
+        raise ImageError("undecodable", f"{complaint}; without Pillow no second opinion") from None

@@ -1,0 +1,55 @@
+"""Codec raw: the pixels themselves, height × width × 3 bytes; nothing to decode."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import numpy as np
+
+from packer.errors import ImageError
+from packer.imaging.head import Head
+from packer.options import MAX_SIDE as _MAX_SIDE
+from packer.options import ImageOptions
+from packer.types import Pixels
+
+EXTENSION: Final = "npy"
+KIND: Final = ""
+MAX_SIDE: Final = _MAX_SIDE
+
+# numpy.lib.format, version 1.0: magic, version, uint16 length, then text padded with spaces so
+# that the array starts at a multiple of 64 bytes.
+_MAGIC = b"\x93NUMPY\x01\x00"
+_ALIGNMENT = 64
+
+
+def encode(pixels: Pixels, options: ImageOptions) -> bytes:
+    """Pixels → their bytes, row by row."""
+    return pixels.tobytes()
+
+
+def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
+    """Bytes → a view of them as pixels; writable only if the payload is."""
+    if len(payload) != width * height * 3:
+        raise ImageError("bad-size", f"payload of {len(payload)} bytes, not {width} x {height} x 3")
+    return np.frombuffer(payload, np.uint8).reshape(height, width, 3)
+
+
+def file_header(width: int, height: int) -> bytes:
+    """The header of a .npy file of shape (height, width, 3), uint8. Written here, byte for byte
+    the same under every numpy.
+    """
+    text = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({height}, {width}, 3), }}"
+    size = len(_MAGIC) + 2 + len(text) + 1
+    text += " " * (-size % _ALIGNMENT) + "\n"
+    return _MAGIC + struct.pack("<H", len(text)) + text.encode("ascii")
+
+
+def accepts(head: Head, options: ImageOptions) -> bool:
+    """Never: no file holds bare pixels."""
+    return False
+
+
+def strip(data: bytes) -> bytes:
+    """As it is: nothing but pixels is in it."""
+    return data

@@ -1,0 +1,52 @@
+"""Codec webp: lossy, or lossless at quality 100, by libwebp through OpenCV."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from packer.codecs._size import require_size
+from packer.imaging import opencv
+from packer.imaging.head import Head
+from packer.imaging.head_webp import chunks
+from packer.imaging.probe import probe
+from packer.options import ImageOptions
+from packer.types import Pixels
+
+EXTENSION: Final = "webp"
+KIND: Final = "webp"
+#: Sizes have 14 bits (RFC 9649).
+MAX_SIDE: Final = (1 << 14) - 1
+
+_LOSSLESS = 101  # OpenCV's word for it: any quality above 100
+
+
+def encode(pixels: Pixels, options: ImageOptions) -> bytes:
+    """Pixels → WebP of the options' quality."""
+    cv2 = opencv.load_cv2()
+    quality = _LOSSLESS if options.quality == 100 else options.quality
+    return opencv.encode(".webp", pixels, [cv2.IMWRITE_WEBP_QUALITY, quality])
+
+
+def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
+    """WebP → pixels."""
+    head = probe(bytes(payload))
+    require_size((head.width, head.height), width, height)
+    return opencv.decode_rgb(payload)
+
+
+def file_header(width: int, height: int) -> bytes:
+    """Nothing: a payload is a file."""
+    return b""
+
+
+def accepts(head: Head, options: ImageOptions) -> bool:
+    """One frame without transparency, lossy or lossless."""
+    return head.kind == KIND and not (head.alpha or head.animated)
+
+
+def strip(data: bytes) -> bytes:
+    """The frame in the simple file format of RFC 9649, without metadata."""
+    frames = [data[start:end] for name, start, end in chunks(data) if name in (b"VP8 ", b"VP8L")]
+    body = b"WEBP" + b"".join(frames[:1])
+    return b"RIFF" + struct.pack("<I", len(body)) + body

@@ -1,0 +1,176 @@
+"""The LMDB format: one value and one commit a batch, in one file sized to its data.
+
+Keys, in the order in which they are appended: `batch/000000000` … (a batch's payloads end to end),
+`column/<name>` (a `.npy` each) and `meta` (JSON), so that the shard can be read by the lmdb library
+alone. The index holds each value's place in the file, found by `_lmdb_tree`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from packer.errors import OutputError
+from packer.formats import missing_library
+from packer.formats._lmdb_tree import read_tree
+from packer.formats._newfile import NewFile
+from packer.formats._places import EndToEnd, batch_bytes
+from packer.fsio import output_error, output_errors
+from packer.types import Array, Field, Sample, ShardLayout
+
+EXTENSION = "lmdb"
+EXTRA = "lmdb"
+
+#: A value's size is a u32 in the file.
+MAX_BATCH_BYTES = (1 << 32) - 1
+#: The map grows in steps of this many bytes, and only as the data needs: a map of a terabyte fails
+#: under `ulimit -v`, and its size, which the file keeps, must depend on the data alone.
+_MAP_STEP = 1 << 24
+#: Pages that one commit may take beside its values: the branches and leaves on the way to the last
+#: key, at most 32 levels of them, and as many for the list of free pages.
+_COMMIT_PAGES = 2 * 32
+_PAGE_HEADER = 16
+#: What LMDB reports when the system took only a part of a write, for whatever cause; a write of
+#: our own behind the file's end then meets the true one.
+_CUT_SHORT = (errno.EIO, errno.ENOSPC)
+_PROBE = bytes(1 << 16)
+
+
+class Writer:
+    """Writes one LMDB shard; see `packer.formats.ShardWriter`.
+
+    Args:
+        path: File to make; must not exist.
+        fields: Fields of every sample.
+        one_size: Of no concern here.
+
+    Raises:
+        OutputError: The file system or LMDB refused.
+        MissingDependency: py-lmdb is not installed.
+    """
+
+    def __init__(self, path: Path, fields: Sequence[Field], *, one_size: bool) -> None:
+        try:
+            import lmdb
+        except ImportError as error:
+            raise missing_library("lmdb") from error
+        self._lmdb_error: type[Exception] = lmdb.Error
+        self._fields = fields
+        self._payloads = EndToEnd(fields)
+        self._keys: list[bytes] = []
+        # Made first, so that an existing file is refused and the umask decides its mode.
+        self._file = NewFile(path)
+        self._env: Any = None
+        try:
+            with self._errors():
+                self._env = lmdb.open(
+                    os.fsencode(path),
+                    subdir=False,
+                    lock=False,
+                    map_size=_MAP_STEP,
+                    sync=False,  # once, checked, in close
+                    meminit=True,  # without it, unused bytes hold whatever memory held
+                )
+                self._page_bytes: int = self._env.stat()["psize"]
+        except BaseException:
+            self._file.abort()
+            raise
+
+    def add_batch(self, samples: Sequence[Sample]) -> None:
+        """Append one batch and commit; an empty one is a batch too.
+
+        Raises:
+            OutputError: A batch of 4 GiB or more, or the file system or LMDB refused.
+        """
+        size = batch_bytes(samples, self._fields)
+        if size > MAX_BATCH_BYTES:
+            raise OutputError(
+                f"{self._file.path}: batch {len(self._keys)} has {size} bytes, LMDB holds less "
+                "than 4 GiB in one value",
+                "use a smaller --batch-size",
+            )
+        key = b"batch/%09d" % len(self._keys)
+        self._keys.append(key)
+        self._commit({key: self._payloads.add_batch(samples)})
+
+    def close(self) -> ShardLayout:
+        """Finish the file, synced to disk.
+
+        Raises:
+            OutputError: The file system or LMDB refused.
+        """
+        columns = self._payloads.columns()
+        values = {f"column/{name}".encode(): npy_bytes(columns[name]) for name in columns}
+        meta = {**self._payloads.description("packer-lmdb"), "batches": len(self._keys)}
+        values[b"meta"] = json.dumps(meta).encode()
+        self._commit(dict(sorted(values.items())))
+        with self._errors():
+            self._env.sync(True)
+        self._close_env()
+        with output_errors(self._file.path):
+            tree = read_tree(self._file.path)
+        # LMDB leaves out pages at the end that it took and gave back; they belong to its file.
+        self._file.truncate(tree.pages * tree.page_bytes)
+        self._file.close()
+        return self._payloads.layout(tree.values[key][0] for key in self._keys)
+
+    def abort(self) -> None:
+        """Close what is open, without finishing; never raises."""
+        with contextlib.suppress(self._lmdb_error):  # the file is thrown away
+            self._close_env()
+        self._file.abort()
+
+    def _commit(self, values: Mapping[bytes, bytes]) -> None:
+        with self._errors():
+            self._make_room(sum(self._pages(value) for value in values.values()))
+            with self._env.begin(write=True) as transaction:
+                for key, value in values.items():
+                    # append=True reports keys out of order by this alone
+                    if not transaction.put(key, value, append=True):
+                        raise OutputError(f"{self._file.path}: LMDB refused the key {key!r}")
+
+    def _make_room(self, pages: int) -> None:
+        info = self._env.info()
+        needed = (info["last_pgno"] + 1 + pages + _COMMIT_PAGES) * self._page_bytes
+        if needed > info["map_size"]:
+            self._env.set_mapsize(-(-needed // _MAP_STEP) * _MAP_STEP)
+
+    def _pages(self, value: bytes) -> int:
+        return -(-(_PAGE_HEADER + len(value)) // self._page_bytes)
+
+    def _close_env(self) -> None:
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn LMDB's errors, which are no OSErrors, into OutputErrors."""
+        try:
+            yield
+        except self._lmdb_error as error:
+            code = getattr(error, "code", 0)
+            if code in _CUT_SHORT:
+                self._file.write(_PROBE, self._file.size())
+            if code > 0:
+                cause = OSError(code, os.strerror(code))
+                raise output_error(self._file.path, cause) from error
+            raise OutputError(f"{self._file.path}: {error}") from error
+
+
+def npy_bytes(array: Array) -> bytes:
+    """An array as a `.npy` file (format 1.0), with a header that no numpy version changes."""
+    text = f"{{'descr': {array.dtype.str!r}, 'fortran_order': False, 'shape': {array.shape}, }}"
+    prefix = b"\x93NUMPY\x01\x00"
+    # Prefix, length and header together are a multiple of 64, ended by a newline.
+    room = -(len(prefix) + 2 + len(text) + 1) % 64
+    header = text.encode("ascii") + b" " * room + b"\n"
+    data = np.ascontiguousarray(array).tobytes()
+    return prefix + len(header).to_bytes(2, "little") + header + data

@@ -1,0 +1,154 @@
+"""Files that appear whole or not at all, on local disks and on NFS.
+
+A file is written under a temp name that no other host or process can pick, synced, and then
+published under its final name without ever overwriting: the first to publish wins. NFS servers
+report a full disk only at fsync or close, so both are checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from packer.errors import OutputError
+
+#: Bytes per read when a whole file is hashed or compared: large enough for one round trip of an
+#: NFS client's read-ahead, small enough to stay in the processor's cache.
+READ_BYTES = 1 << 20
+#: link() is refused with one of these where the file system has no hard links (exFAT, some FUSE).
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_HINTS = {
+    errno.ENOSPC: "free some space and run the same command again",
+    errno.EDQUOT: "your quota is used up: free some space and run the same command again",
+    errno.EACCES: "check the folder's permissions",
+    errno.EROFS: "the file system is read-only",
+    errno.EFBIG: "the file system or ulimit -f does not allow files of this size",
+}
+
+
+@contextlib.contextmanager
+def output_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError inside the block into an OutputError that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise output_error(path, error) from error
+
+
+def output_error(path: Path, error: OSError) -> OutputError:
+    """The OutputError for an OSError met while writing `path`."""
+    reason = error.strerror or str(error)
+    return OutputError(f"{path}: {reason}", _HINTS.get(error.errno or 0, ""))
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents.
+
+    Raises:
+        OutputError: It cannot be made, or a file of that name is in the way.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise OutputError(f"{path}: a file is in the way of this folder") from error
+    except OSError as error:
+        raise output_error(path, error) from error
+
+
+def temp_path(folder: Path, name: str) -> Path:
+    """A name in `folder` that nobody else uses, on any host."""
+    return folder / f"{name}.{uuid.uuid4().hex}.tmp"
+
+
+def write_temp(folder: Path, name: str, data: bytes) -> Path:
+    """Write and sync `data` under a temp name; the caller publishes it.
+
+    Raises:
+        OutputError: The file system refused.
+    """
+    path = temp_path(folder, name)
+    try:
+        with output_errors(path), path.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OutputError:
+        remove_if_there(path)
+        raise
+    return path
+
+
+def publish(temp: Path, final: Path) -> bool:
+    """Give a synced temp file its final name, unless that name is taken.
+
+    Returns:
+        Whether it got the name; if not, the temp file is still there.
+
+    Raises:
+        OutputError: The file system refused.
+    """
+    with output_errors(final):
+        try:
+            os.link(temp, final)
+        except FileExistsError:
+            # A retransmitted NFS call can find its own success.
+            if not final.samefile(temp):
+                return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            if final.exists():
+                return False
+            temp.rename(final)
+        remove_if_there(temp)
+        sync_folder(final.parent)
+    return True
+
+
+def publish_bytes(folder: Path, final: Path, data: bytes) -> None:
+    """Write `data` by way of `folder` to a file that appears whole under its final name.
+
+    If the name is taken, by a run that was here before or is here too, the bytes there must be
+    the same.
+
+    Raises:
+        OutputError: The file system refused, or other bytes have that name.
+    """
+    temp = write_temp(folder, final.name, data)
+    if publish(temp, final):
+        return
+    remove_if_there(temp)
+    if final.read_bytes() != data:
+        raise OutputError(f"{final}: already there with other content", "use another --out")
+
+
+def remove_if_there(path: Path) -> None:
+    """Remove a file that packer made, if it is still there."""
+    path.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new names in `folder` survive a power cut, where the file system can."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        # Some network and FUSE file systems cannot sync a folder; names there are synchronous.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(fd)
+
+
+def sha256_file(path: Path) -> str:
+    """Hex digest of a whole file."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while data := file.read(READ_BYTES):
+            digest.update(data)
+    return digest.hexdigest()

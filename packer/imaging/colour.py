@@ -1,0 +1,163 @@
+"""To plain sRGB: ICC profiles, transparency, depths and modes that are not 8-bit RGB."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from packer.errors import ImageError
+from packer.imaging.head import Head
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+RGB: TypeAlias = tuple[int, int, int]
+WHITE: Final[RGB] = (255, 255, 255)
+
+# Levels by which a profile may move a colour and still count as sRGB: the many copies of sRGB
+# differ from one another by rounding.
+_SRGB_TOLERANCE = 2
+# Colour space of a profile (ICC.1 7.2.6, bytes 16..19) → Pillow's mode of pixels that it describes.
+_PROFILE_MODES = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}
+_SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What a profile asks for.
+
+    Attributes:
+        transform: Pillow's transform from `mode` to sRGB, or None: pixels stay as they are.
+        mode: Pillow's mode of the pixels that the transform takes.
+        note: "icc" (converted), "icc-ignored" (broken, of another kind of pixels, or Pillow has
+            no colour management), "" (the profile is sRGB).
+    """
+
+    transform: Any
+    mode: str
+    note: str
+
+
+def conversion(profile: bytes, mode: str) -> Conversion:
+    """What to do with pixels of a mode (L, RGB, CMYK) that carry a profile."""
+    described = _PROFILE_MODES.get(profile[16:20], "")
+    # Gray pixels under an RGB profile are its neutral colours.
+    if not profile or described not in (mode, "RGB" if mode == "L" else mode):
+        return Conversion(None, mode, "icc-ignored" if profile else "")
+    return _conversion(profile, described)
+
+
+@lru_cache(maxsize=64)  # a data set has a few profiles, each in thousands of pictures
+def _conversion(profile: bytes, mode: str) -> Conversion:
+    from PIL import Image
+
+    try:
+        from PIL import ImageCms
+
+        transform = ImageCms.buildTransform(
+            ImageCms.ImageCmsProfile(io.BytesIO(profile)),
+            ImageCms.createProfile("sRGB"),
+            mode,
+            "RGB",
+        )
+    except MemoryError:
+        raise
+    except Exception:  # PyCMSError, OSError, ImportError, …: broken metadata costs no picture
+        return Conversion(None, mode, "icc-ignored")
+    if mode == "CMYK":
+        return Conversion(transform, mode, "icc")
+    levels = np.arange(0, 256, 51 if mode == "RGB" else 5, dtype=np.uint8)
+    probe = np.stack(np.meshgrid(*[levels] * len(mode)), -1).reshape(1, -1, len(mode))
+    image = Image.fromarray(probe if mode == "RGB" else probe[..., 0])
+    before = np.asarray(image.convert("RGB"), np.int16)
+    after = np.asarray(_transformed(image, transform), np.int16)
+    if np.abs(after - before).max() <= _SRGB_TOLERANCE:
+        return Conversion(None, mode, "")
+    return Conversion(transform, mode, "icc")
+
+
+def _transformed(image: Image, transform: Any) -> Image:
+    from PIL import ImageCms
+
+    converted = ImageCms.applyTransform(image, transform)
+    assert converted is not None  # None only with inPlace
+    return converted
+
+
+def to_srgb(image: Image, profile: bytes) -> tuple[Image, str]:
+    """A picture of mode L, RGB or CMYK → (RGB in sRGB, `Conversion.note`)."""
+    what = conversion(profile, image.mode)
+    if what.transform is None:
+        return image.convert("RGB"), what.note
+    return _transformed(image.convert(what.mode), what.transform), what.note
+
+
+def flatten(image: Image, head: Head, background: RGB) -> tuple[Image, tuple[str, ...]]:
+    """Any picture that Pillow has decoded → (RGB in sRGB without transparency, notes).
+
+    Raises:
+        ImageError: unsupported (pixels of 32 bits, which have no agreed scale).
+        ValueError, OSError: What Pillow says of modes it cannot convert.
+    """
+    notes = ["16-bit"] if head.bits == 16 else []
+    image = _eight_bits(image, head)
+    alpha = _alpha(image)
+    if alpha is not None:
+        image = image.convert("RGBA")
+        image = image.convert("RGB")
+    elif image.mode == "CMYK":
+        notes.append("cmyk")
+    elif image.mode in ("1", "L"):
+        notes.append("gray")
+        image = image.convert("L")
+    else:
+        image = image.convert("RGB")
+    image, note = to_srgb(image, head.icc)
+    notes += [note] if note else []
+    if alpha is not None:
+        notes.append("alpha")
+        image = _over(image, alpha, background)
+    return image, tuple(notes)
+
+
+def _eight_bits(image: Image, head: Head) -> Image:
+    """Pixels of 16 bits scaled to 8 (`convert` would clip them); others as they are."""
+    from PIL import Image as Pillow
+
+    # Pillow before 11 opens 16-bit gray PNGs as mode I.
+    if image.mode in _SIXTEEN_BITS or (image.mode == "I" and head.kind == "png"):
+        values = np.asarray(image).astype(np.int32)
+        scaled = Pillow.fromarray((values >> 8).clip(0, 255).astype(np.uint8))
+        key = image.info.get("transparency")
+        if key is not None:
+            opaque = np.where(values == key, 0, 255).astype(np.uint8)
+            scaled = Pillow.merge("LA", (scaled, Pillow.fromarray(opaque)))
+        return scaled
+    if image.mode in ("I", "F"):
+        raise ImageError("unsupported", "pixels of 32 bits have no agreed scale")
+    key = image.info.get("transparency")
+    if head.bits == 16 and isinstance(key, tuple):
+        # The pixels of a 16-bit RGB PNG are scaled by now, its transparent colour is not.
+        image.info["transparency"] = tuple(part >> 8 for part in key)
+    return image
+
+
+def _alpha(image: Image) -> Image | None:
+    """The opacity of each pixel, or None where all are opaque."""
+    if "transparency" not in image.info and image.mode not in ("LA", "La", "PA", "RGBA", "RGBa"):
+        return None
+    alpha = image.convert("RGBA").getchannel("A")
+    lowest = alpha.getextrema()[0]
+    return None if lowest == 255 else alpha
+
+
+def _over(image: Image, alpha: Image, background: RGB) -> Image:
+    from PIL import Image as Pillow
+
+    ground = Pillow.new("RGB", image.size, background)
+    ground.paste(image, mask=alpha)
+    return ground

@@ -1,0 +1,159 @@
+"""A picture's bytes → upright RGB pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from packer.errors import ImageError
+from packer.imaging import colour, head_png, jpeg, opencv, pil
+from packer.imaging.colour import RGB, WHITE
+from packer.imaging.head import TRANSPOSED, Head
+from packer.imaging.orient import Box, turn, turn_box
+from packer.imaging.probe import probe, require_pixel_count
+from packer.types import Array
+
+# Chunks of a PNG that decide its pixels; without those of an animation, the default image is left.
+_PNG_PIXELS: Final = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """An upright picture.
+
+    Attributes:
+        pixels: H×W×3 uint8 RGB; H and W are smaller than `height` and `width` where a JPEG was
+            decoded at a reduced scale.
+        width: Of the whole upright picture at full scale.
+        height: Of the whole upright picture at full scale.
+        box: The part of `pixels` that is picture: at a reduced scale, the last column and row may
+            stand for less than a pixel.
+        notes: See `packer.types.Encoded.notes`; of these gray, cmyk, 16-bit, alpha, icc,
+            icc-ignored, animation, turned, warnings.
+    """
+
+    pixels: Array
+    width: int
+    height: int
+    box: Box
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """Pixels as they are stored: RGB, not turned yet."""
+
+    pixels: Array
+    notes: tuple[str, ...] = ()
+    divisor: int = 1
+    turned: bool = False
+
+
+def decode(
+    data: bytes,
+    *,
+    head: Head | None = None,
+    target: tuple[int, int] | None = None,
+    background: RGB = WHITE,
+) -> Decoded:
+    """Decode the first frame of a picture to upright RGB in sRGB, on a background.
+
+    Args:
+        data: The file's bytes.
+        head: What `probe` said of them, if it was asked already.
+        target: (width, height) to which the upright picture will be shrunk: a JPEG may then be
+            decoded at 1/2, 1/4 or 1/8 while both sides are still at least twice as long.
+        background: RGB under transparent pixels.
+
+    Raises:
+        ImageError: empty, unsupported, undecodable, truncated, too-large.
+        MemoryError: As it says.
+    """
+    head = probe(data) if head is None else head
+    try:
+        raw = _DECODERS[head.kind](data, head, target, background)
+    except ImageError as error:
+        if error.reason == "undecodable" and not head.complete:
+            raise ImageError("truncated", f"{error.detail}; the file was cut") from None
+        raise
+    height, width = raw.pixels.shape[:2]
+    box: Box = (0.0, 0.0, width, height)
+    full = (width, height)
+    if raw.divisor > 1:
+        box = (0.0, 0.0, head.width / raw.divisor, head.height / raw.divisor)
+        full = (head.width, head.height)
+    orientation = 1 if raw.turned else head.orientation
+    if orientation in TRANSPOSED:
+        full = full[::-1]
+    notes = raw.notes
+    notes += ("animation",) if head.animated else ()
+    notes += ("turned",) if head.orientation != 1 else ()
+    return Decoded(
+        pixels=turn(raw.pixels, orientation),
+        width=full[0],
+        height=full[1],
+        box=turn_box(box, width, height, orientation),
+        notes=notes,
+    )
+
+
+def _decode_jpeg(data: bytes, head: Head, target: tuple[int, int] | None, background: RGB) -> _Raw:
+    if target is not None and head.orientation in TRANSPOSED:
+        target = target[::-1]
+    notes: tuple[str, ...] = (head.mode,) if head.mode in ("gray", "cmyk") else ()
+    mode = {"gray": "L", "cmyk": "CMYK"}.get(head.mode, "RGB")
+    what = colour.conversion(head.icc, mode)
+    notes += (what.note,) if what.note else ()
+    if what.mode == "CMYK" and what.transform is not None:
+        image, _ = colour.to_srgb(jpeg.cmyk_image(data, head), head.icc)
+        return _Raw(pil.to_pixels(image), notes)
+    divisor = jpeg.reduction(head.width, head.height, target)
+    pixels, complained = jpeg.decode(data, head, divisor)
+    if complained:  # then it was decoded at full scale
+        notes, divisor = (*notes, "warnings"), 1
+    if what.transform is not None:
+        image = pil.from_pixels(pixels)
+        image, _ = colour.to_srgb(image.convert(what.mode), head.icc)
+        pixels = pil.to_pixels(image)
+    return _Raw(pixels, notes, divisor)
+
+
+def _decode_webp(data: bytes, head: Head, target: tuple[int, int] | None, background: RGB) -> _Raw:
+    from PIL import Image
+
+    if head.animated:  # OpenCV before 4.11 reads no animation
+        return _decode_by_pillow(data, head, target, background)
+    found = opencv.decode_unchanged(data)
+    if found.ndim == 3 and found.shape[2] == 3 and not head.icc:
+        return _Raw(found)
+    image, notes = colour.flatten(Image.fromarray(found), head, background)
+    return _Raw(pil.to_pixels(image), notes)
+
+
+def _decode_png(data: bytes, head: Head, target: tuple[int, int] | None, background: RGB) -> _Raw:
+    # Broken text, or text that inflates without end, must not cost the picture.
+    return _decode_by_pillow(head_png.only(data, _PNG_PIXELS), head, target, background)
+
+
+def _decode_by_pillow(
+    data: bytes, head: Head, target: tuple[int, int] | None, background: RGB
+) -> _Raw:
+    if head.mode == "float":
+        raise ImageError("unsupported", "pixels of 32 bits have no agreed scale")
+    with pil.opened(data, head.kind) as image:
+        require_pixel_count(*image.size)
+        # Pillow's TIFF reader turns by itself, and then drops the tag.
+        turned = head.kind == "tiff" and image.getexif().get(0x0112, 1) == 1
+        flat, notes = colour.flatten(image, head, background)
+        return _Raw(pil.to_pixels(flat), notes, turned=turned)
+
+
+_DECODERS: Final[dict[str, Callable[[bytes, Head, tuple[int, int] | None, RGB], _Raw]]] = {
+    "jpeg": _decode_jpeg,
+    "png": _decode_png,
+    "webp": _decode_webp,
+    "bmp": _decode_by_pillow,
+    "gif": _decode_by_pillow,
+    "tiff": _decode_by_pillow,
+}

@@ -1,0 +1,48 @@
+"""What a picture's header says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Orientations of EXIF (CIPA DC-008, tag 0x0112) that swap width and height.
+TRANSPOSED = (5, 6, 7, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a picture's header says; no pixel was decoded for it.
+
+    Attributes:
+        kind: As `sniff` calls it.
+        width: Of the stored picture, in pixels, before any turn.
+        height: Of the stored picture, in pixels, before any turn.
+        orientation: 1..8 as EXIF counts; 1 = upright, also where metadata is broken.
+        mode: gray, rgb, ycc (JPEG's YCbCr), cmyk, palette, float.
+        bits: Of one component of a pixel.
+        alpha: May have transparent pixels.
+        animated: Has more than one frame or page; the first counts.
+        icc: ICC profile, b"" if none; not checked.
+        complete: The file reaches the end that its own structure announces.
+        coding: For JPEG: baseline, extended, progressive, arithmetic, lossless, hierarchical.
+        subsampling: For JPEG: "4:4:4", "4:2:2", "4:2:0", "" if another or gray.
+    """
+
+    kind: str
+    width: int
+    height: int
+    orientation: int = 1
+    mode: str = "rgb"
+    bits: int = 8
+    alpha: bool = False
+    animated: bool = False
+    icc: bytes = b""
+    complete: bool = True
+    coding: str = ""
+    subsampling: str = ""
+
+    @property
+    def upright_size(self) -> tuple[int, int]:
+        """(width, height) once turned upright."""
+        if self.orientation in TRANSPOSED:
+            return self.height, self.width
+        return self.width, self.height

@@ -1,0 +1,90 @@
+"""Heads of the two simple old formats: BMP and GIF (GIF89a specification, CompuServe 1990)."""
+
+from __future__ import annotations
+
+import struct
+
+from packer.errors import ImageError
+from packer.imaging.head import Head
+
+_EXTENSION, _IMAGE, _TRAILER = 0x21, 0x2C, 0x3B
+_GRAPHIC_CONTROL = 0xF9
+_BMP_BITS = (1, 2, 4, 8, 16, 24, 32)
+
+
+def parse_bmp(data: bytes) -> Head:
+    """Head of a BMP file; a negative height means that rows run from top to bottom.
+
+    Raises:
+        ImageError: undecodable.
+        struct.error, OverflowError, IndexError: The data ends too early.
+    """
+    header_size: int = struct.unpack_from("<I", data, 14)[0]
+    if header_size == 12:
+        width, height, _, bits = struct.unpack_from("<HHHH", data, 18)
+    else:
+        width, height, _, bits = struct.unpack_from("<iiHH", data, 18)
+    if width <= 0 or height == 0 or bits not in _BMP_BITS:
+        raise ImageError("undecodable", f"BMP of {width} x {height} pixels of {bits} bits")
+    compression: int = struct.unpack_from("<I", data, 30)[0] if header_size >= 40 else 0
+    start: int = struct.unpack_from("<I", data, 10)[0]
+    row = (width * bits + 31) // 32 * 4
+    plain = compression in (0, 3)
+    return Head(
+        kind="bmp",
+        width=width,
+        height=abs(height),
+        mode="palette" if bits <= 8 else "rgb",
+        alpha=bits == 32,
+        complete=not plain or start + row * abs(height) <= len(data),
+    )
+
+
+def parse_gif(data: bytes) -> Head:
+    """Head of a GIF file: the screen, widened where the first frame reaches beyond it.
+
+    Raises:
+        ImageError: undecodable, truncated.
+        struct.error, OverflowError, IndexError: The data ends too early.
+    """
+    width, height, flags = struct.unpack_from("<HHB", data, 6)
+    position, frames, alpha = 13 + _table_size(flags), 0, False
+    while frames < 2 and position < len(data) and data[position] != _TRAILER:
+        if data[position] == _EXTENSION:
+            if data[position + 1] == _GRAPHIC_CONTROL and frames == 0:
+                alpha = bool(data[position + 3] & 1)
+            position = _skip_blocks(data, position + 2)
+        elif data[position] == _IMAGE:
+            left, top, wide, high, flags = struct.unpack_from("<HHHHB", data, position + 1)
+            frames += 1
+            if frames == 1:
+                width, height = max(width, left + wide), max(height, top + high)
+                position = _skip_blocks(data, position + 11 + _table_size(flags))
+        else:
+            break
+    if not (width and height):
+        raise ImageError("undecodable", f"GIF of {width} x {height} pixels")
+    return Head(
+        kind="gif",
+        width=width,
+        height=height,
+        mode="palette",
+        alpha=alpha,
+        animated=frames > 1,
+        complete=position < len(data),
+    )
+
+
+def _table_size(flags: int) -> int:
+    """Bytes of the colour table that the flags announce."""
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+
+
+def _skip_blocks(data: bytes, position: int) -> int:
+    """Offset after the data blocks that start here; the end of the data where they are cut."""
+    while position < len(data):
+        size = data[position]
+        position += 1 + size
+        if size == 0:
+            return position
+    return len(data)

@@ -1,0 +1,142 @@
+"""Head of a JPEG file (ITU-T T.81 annex B; JFIF; Adobe's APP14; ICC.1 annex B.4)."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from packer.errors import ImageError
+from packer.imaging.head import Head
+from packer.imaging.head_tiff import exif_orientation
+
+EOI, SOS = 0xD9, 0xDA
+# Markers without a length: TEM, RST0..7, SOI.
+_BARE = frozenset((0x01, *range(0xD0, 0xD9)))
+_CODING = {
+    0xC0: "baseline",
+    0xC1: "extended",
+    0xC2: "progressive",
+    0xC3: "lossless",
+    0xC5: "hierarchical",
+    0xC6: "hierarchical",
+    0xC7: "hierarchical",
+    0xC9: "arithmetic",
+    0xCA: "arithmetic",
+    0xCB: "lossless",
+    0xCD: "hierarchical",
+    0xCE: "hierarchical",
+    0xCF: "hierarchical",
+}
+# Sampling factors of the first component where the two others have 1x1.
+_SUBSAMPLING = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0"}
+# More segments than this before the first scan is an attack: real files have tens, and an ICC
+# profile at most 255.
+_MAX_SEGMENTS = 4096
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the segments before the first scan said."""
+
+    coding: str = ""
+    bits: int = 8
+    width: int = 0
+    height: int = 0
+    components: list[tuple[int, int]] = field(default_factory=list)  # (identifier, sampling)
+    jfif: bool = False
+    adobe: int = -1
+    exif: bytes | None = None
+    icc: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+def parse(data: bytes) -> Head:
+    """Head of a JPEG file.
+
+    Raises:
+        ImageError: truncated, undecodable.
+        struct.error, OverflowError, IndexError: The data ends too early.
+    """
+    found, scan = _read_segments(data)
+    complete = data.rfind(b"\xff\xd9", scan) >= 0
+    if not found.coding:
+        if complete:
+            raise ImageError("undecodable", "JPEG without a frame header")
+        raise ImageError("truncated", "JPEG that ends before its frame header")
+    if not (found.width and found.height and found.components):
+        raise ImageError("undecodable", f"JPEG of {found.width} x {found.height} pixels")
+    return Head(
+        kind="jpeg",
+        width=found.width,
+        height=found.height,
+        orientation=exif_orientation(found.exif) if found.exif else 1,
+        mode=_mode(found),
+        bits=found.bits,
+        icc=b"".join(part for _, part in sorted(found.icc)),
+        complete=complete,
+        coding=found.coding,
+        subsampling=_subsampling(found),
+    )
+
+
+def _read_segments(data: bytes) -> tuple[_Found, int]:
+    """Read up to the first scan, as tolerantly as libjpeg: what stands between segments is
+    passed over. Also gives the offset where reading stopped.
+    """
+    found, position = _Found(), 2
+    for _ in range(_MAX_SEGMENTS):
+        position = data.find(b"\xff", position)
+        if position < 0:
+            return found, len(data)
+        while data[position : position + 1] == b"\xff":
+            position += 1
+        if position >= len(data):
+            return found, len(data)
+        marker = data[position]
+        position += 1
+        if marker == 0 or marker in _BARE:
+            continue
+        if marker in (EOI, SOS):
+            return found, position - 2
+        length: int = struct.unpack_from(">H", data, position)[0]
+        _read_segment(found, marker, data[position + 2 : position + length])
+        position += max(length, 2)
+    raise ImageError("undecodable", f"JPEG with more than {_MAX_SEGMENTS} segments before a scan")
+
+
+def _read_segment(found: _Found, marker: int, body: bytes) -> None:
+    if marker in _CODING and not found.coding:
+        found.bits, found.height, found.width, count = struct.unpack_from(">BHHB", body)
+        found.components = [
+            (identifier, sampling)
+            for identifier, sampling, _ in struct.iter_unpack("BBB", body[6 : 6 + 3 * count])
+        ]
+        found.coding = _CODING[marker]
+    elif marker == 0xE0 and body.startswith(b"JFIF\x00"):
+        found.jfif = True
+    elif marker == 0xE1 and body.startswith(b"Exif\x00\x00") and found.exif is None:
+        found.exif = body
+    elif marker == 0xE2 and body.startswith(b"ICC_PROFILE\x00") and len(body) > 14:
+        found.icc.append((body[12], body[14:]))
+    elif marker == 0xEE and body.startswith(b"Adobe") and len(body) >= 12:
+        found.adobe = body[11]
+
+
+def _mode(found: _Found) -> str:
+    """Colour space as libjpeg decides it (jdapimin.c, default_decompress_parms)."""
+    count = len(found.components)
+    if count == 1:
+        return "gray"
+    if count == 4:
+        return "cmyk"
+    if found.jfif:
+        return "ycc"
+    if found.adobe >= 0:
+        return "rgb" if found.adobe == 0 else "ycc"
+    return "rgb" if [number for number, _ in found.components] == [0x52, 0x47, 0x42] else "ycc"
+
+
+def _subsampling(found: _Found) -> str:
+    factors = [(sampling >> 4, sampling & 15) for _, sampling in found.components]
+    if len(factors) != 3 or factors[1:] != [(1, 1), (1, 1)]:
+        return ""
+    return _SUBSAMPLING.get(factors[0], "")

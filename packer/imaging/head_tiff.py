@@ -1,0 +1,123 @@
+"""Head of a TIFF file, and the orientation in an EXIF block, which is a TIFF file too.
+
+Formats: TIFF 6.0 (Adobe, 1992), BigTIFF (libtiff), EXIF (CIPA DC-008).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from packer.errors import ImageError
+from packer.imaging.head import Head
+
+#: What reading at an offset that some file names can raise.
+BROKEN = (struct.error, OverflowError)
+
+_WIDTH, _HEIGHT, _BITS, _PHOTOMETRIC, _ORIENTATION, _EXTRA = 256, 257, 258, 262, 274, 338
+_FORMAT, _ICC = 339, 34675
+# Offsets and byte counts of strips, then of tiles.
+_DATA_TAGS = ((273, 279), (324, 325))
+# struct codes of the field types that are read here: BYTE, SHORT, LONG, UNDEFINED, LONG8.
+_TYPES = {1: "B", 3: "H", 4: "I", 7: "B", 16: "Q"}
+# No picture has more tags; a count above this is garbage.
+_MAX_TAGS = 4096
+# Values of one tag that are read: enough for the strips of any picture within the pixel limit.
+_MAX_VALUES = 1 << 22
+_MODES = {0: "gray", 1: "gray", 2: "rgb", 3: "palette", 5: "cmyk", 6: "ycc"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    """Tags of one image file directory: number → (type, count, offset of the value)."""
+
+    data: bytes
+    order: str
+    tags: dict[int, tuple[int, int, int]]
+    following: int
+
+    def values(self, tag: int) -> tuple[int, ...]:
+        """Values of a tag; empty where it is absent or broken."""
+        kind, count, offset = self.tags.get(tag, (0, 0, 0))
+        code = _TYPES.get(kind)
+        if code is None or count > _MAX_VALUES:
+            return ()
+        try:
+            return struct.unpack_from(f"{self.order}{count}{code}", self.data, offset)
+        except BROKEN:
+            return ()
+
+    def first(self, tag: int, default: int) -> int:
+        values = self.values(tag)
+        return values[0] if values else default
+
+
+def _read_directory(data: bytes) -> _Directory:
+    """The first directory; raises one of `BROKEN` where the data ends before it."""
+    order = "<" if data[:2] == b"II" else ">"
+    big = struct.unpack_from(order + "H", data, 2)[0] == 43
+    offset: int = struct.unpack_from(order + ("Q" if big else "I"), data, 8 if big else 4)[0]
+    count: int = struct.unpack_from(order + ("Q" if big else "H"), data, offset)[0]
+    start, entry_size, inline = offset + (8 if big else 2), 20 if big else 12, 8 if big else 4
+    tags: dict[int, tuple[int, int, int]] = {}
+    for i in range(min(count, _MAX_TAGS)):
+        entry = start + i * entry_size
+        tag, kind, values = struct.unpack_from(order + ("HHQ" if big else "HHI"), data, entry)
+        value = entry + entry_size - inline
+        size = struct.calcsize(_TYPES.get(kind, "B")) * values
+        if size > inline:
+            value = struct.unpack_from(order + ("Q" if big else "I"), data, value)[0]
+        tags.setdefault(tag, (kind, values, value))
+    end = start + min(count, _MAX_TAGS) * entry_size
+    following = data[end : end + inline]
+    return _Directory(data, order, tags, int.from_bytes(following, "little"))
+
+
+def exif_orientation(block: bytes) -> int:
+    """Orientation 1..8 of an EXIF block, with or without its "Exif" prefix; 1 where it says
+    nothing that makes sense.
+    """
+    block = block.removeprefix(b"Exif\x00\x00")
+    if block[:4] not in (b"II*\x00", b"MM\x00*"):
+        return 1
+    try:
+        value = _read_directory(block).first(_ORIENTATION, 1)
+    except BROKEN:
+        return 1
+    return value if 1 <= value <= 8 else 1
+
+
+def parse(data: bytes) -> Head:
+    """Head of a TIFF file.
+
+    Raises:
+        ImageError: undecodable.
+        struct.error, OverflowError, IndexError: The data ends too early.
+    """
+    directory = _read_directory(data)
+    width, height = directory.first(_WIDTH, 0), directory.first(_HEIGHT, 0)
+    if not (width and height):
+        raise ImageError("undecodable", "TIFF without a size")
+    orientation = directory.first(_ORIENTATION, 1)
+    mode = _MODES.get(directory.first(_PHOTOMETRIC, -1), "rgb")
+    return Head(
+        kind="tiff",
+        width=width,
+        height=height,
+        orientation=orientation if 1 <= orientation <= 8 else 1,
+        mode="float" if directory.first(_FORMAT, 1) == 3 else mode,
+        bits=directory.first(_BITS, 1),
+        alpha=any(value in (1, 2) for value in directory.values(_EXTRA)),
+        animated=directory.following != 0,
+        icc=bytes(directory.values(_ICC)) if directory.tags.get(_ICC, (0,))[0] in (1, 7) else b"",
+        complete=_data_end(directory) <= len(data),
+    )
+
+
+def _data_end(directory: _Directory) -> int:
+    """Offset at which the last strip or tile ends."""
+    end = 0
+    for offsets, counts in _DATA_TAGS:
+        pairs = zip(directory.values(offsets), directory.values(counts), strict=False)
+        end = max([end, *(offset + count for offset, count in pairs)])
+    return end

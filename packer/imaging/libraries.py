@@ -1,0 +1,187 @@
+"""What is installed to convert with: versions, warnings, and how to repair it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import platform
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from packer.errors import MissingDependency
+from packer.imaging.opencv import load_cv2
+
+_INSTALL: Final = "pip install 'packer-shards[convert]'"
+_X86: Final = ("x86_64", "AMD64", "i686")
+# Parts of Pillow that decide bytes, by the names of PIL.features.
+_PILLOW_PARTS: Final = ("libjpeg_turbo", "jpg", "zlib", "libtiff", "webp", "littlecms2")
+# VEX prefix of 256-bit instructions of AVX2 (Intel SDM vol. 2, 2.3.5: map 0F38, L=1, pp=66). A
+# build without AVX2 holds these three bytes by accident, one with it a thousand times.
+_AVX2_BYTES: Final = b"\xc4\xe2\x7d"
+_AVX2_MINIMUM: Final = 50
+
+
+def require_converting() -> None:
+    """Check that everything a conversion needs of imaging libraries can be imported.
+
+    Raises:
+        MissingDependency: A library is missing or broken; the hint is the line that repairs it.
+    """
+    import_pillow()
+    for name in ("simplejpeg", "cv2"):
+        if importlib.util.find_spec(name) is None:
+            raise MissingDependency(f"converting needs {name}, which is not installed", _INSTALL)
+    load_cv2()
+
+
+def import_pillow() -> ModuleType:
+    """The module PIL.Image, if it works.
+
+    Raises:
+        MissingDependency: Pillow is missing, or files of two versions are mixed.
+    """
+    spec = importlib.util.find_spec("PIL")
+    if spec is None:
+        raise MissingDependency("converting needs Pillow, which is not installed", _INSTALL)
+    where = spec.origin or ", ".join(spec.submodule_search_locations or ())
+    try:
+        image = importlib.import_module("PIL.Image")
+        # Registers the formats, and fails where the C part is another version's.
+        image.preinit()
+        image.new("RGB", (2, 2)).resize((1, 1), image.Resampling.BICUBIC)
+    except Exception as error:  # a mixture of versions fails in any way
+        text = " ".join(str(error).split())
+        raise MissingDependency(
+            f"Pillow is broken ({where}): {type(error).__name__}: {text}", repair_line()
+        ) from None
+    return image
+
+
+def overlap_warning() -> str:
+    """One line to warn of, with the line that repairs it; "" where all is well.
+
+    Pillow and pillow-simd put their files into the same folder: where both are installed, the one
+    that came last is in use, and either's removal breaks the other.
+    """
+    installed = [name for name in ("Pillow", "pillow-simd") if _distribution(name)]
+    if len(installed) < 2:
+        return ""
+    used = "pillow-simd" if is_simd() else "Pillow, which resizes several times slower"
+    return f"both Pillow and pillow-simd are installed; in use is {used}. Repair: {repair_line()}"
+
+
+def repair_line() -> str:
+    """The shell line that leaves exactly one working Pillow, the fastest for this processor."""
+    clean = "pip uninstall -y pillow pillow-simd && "
+    install = "pip install --no-cache-dir --force-reinstall --no-deps"
+    if platform.machine() not in _X86:
+        return f"{clean}{install} pillow"
+    compiler = 'CC="cc -mavx2" ' if _processor_has_avx2() else ""
+    return f"{clean}{compiler}{install} pillow-simd"
+
+
+def is_simd() -> bool:
+    """Whether the Pillow in use is pillow-simd: its versions end in .postN."""
+    import PIL
+
+    return re.search(r"\.post\d+$", PIL.__version__) is not None
+
+
+def versions() -> dict[str, str]:
+    """Versions of the libraries that decide bytes, for the manifest. Whether pillow-simd uses
+    AVX2 or SSE4 is not among them: both give the same pixels.
+    """
+    import PIL
+    import simplejpeg
+    from PIL import features
+
+    found = {
+        "simplejpeg": str(simplejpeg.__version__),
+        "opencv": str(load_cv2().__version__),
+        "pillow-simd" if is_simd() else "pillow": str(PIL.__version__),
+    }
+    for part in _PILLOW_PARTS:
+        version = features.version(part)
+        if version:
+            found[f"pillow {part}"] = str(version)
+    return found
+
+
+def report() -> list[str]:
+    """What `packer --version -v` says of imaging libraries, a line each; never raises for a
+    library that is missing or broken, but says so.
+    """
+    lines = [_simplejpeg_line()]
+    for make in (_pillow_line, _opencv_line):
+        try:
+            lines.append(make())
+        except MissingDependency as error:
+            lines.append(str(error))
+    text = overlap_warning() if _pillow_works() else ""
+    return [*lines, text] if text else lines
+
+
+def _simplejpeg_line() -> str:
+    version = _distribution("simplejpeg")
+    if not version:
+        return f"simplejpeg: not installed ({_INSTALL})"
+    return f"simplejpeg {version}: decodes and encodes JPEG, with its own libjpeg-turbo"
+
+
+def _pillow_line() -> str:
+    image = import_pillow()
+    from PIL import features
+
+    name = "pillow-simd" if is_simd() else "Pillow"
+    turbo = features.version("libjpeg_turbo")
+    jpeg = f"libjpeg-turbo {turbo}" if turbo else f"libjpeg {features.version('jpg')}"
+    parts = [jpeg, f"resizing with {_instructions()}" if is_simd() else "resizing without SIMD"]
+    missing = [
+        what
+        for what, part in (("TIFF", "libtiff"), ("ICC profiles", "littlecms2"), ("WebP", "webp"))
+        if not features.check(part)
+    ]
+    if missing:
+        parts.append("built without " + ", ".join(missing))
+    return f"{name} {image.__version__}: " + ", ".join(parts)
+
+
+def _opencv_line() -> str:
+    cv2 = load_cv2()
+    found = re.search(r"^\s*JPEG:\s*(.+)$", cv2.getBuildInformation(), re.MULTILINE)
+    jpeg = found.group(1).strip() if found else "unknown"
+    return f"OpenCV {cv2.__version__}: JPEG {jpeg}"
+
+
+def _pillow_works() -> bool:
+    try:
+        import_pillow()
+    except MissingDependency:
+        return False
+    return True
+
+
+def _distribution(name: str) -> str:
+    """Version of an installed distribution, "" if there is none of that name."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _instructions() -> str:
+    """Which vector instructions pillow-simd was compiled for. It does not say so itself."""
+    from PIL import _imaging
+
+    code = Path(_imaging.__file__).read_bytes()
+    return "AVX2" if code.count(_AVX2_BYTES) >= _AVX2_MINIMUM else "SSE4"
+
+
+def _processor_has_avx2() -> bool:
+    try:
+        return " avx2 " in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:  # not Linux: the plain build works everywhere
+        return False

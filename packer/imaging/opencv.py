@@ -1,0 +1,92 @@
+"""The border to OpenCV: loaded quietly, with RGB on this side of it."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+
+import numpy as np
+
+from packer.errors import ImageError, MissingDependency
+from packer.types import Array, Pixels
+
+
+@cache
+def load_cv2() -> ModuleType:
+    """The module cv2, told not to write its complaints to stderr: they come back as errors.
+
+    Raises:
+        MissingDependency: No OpenCV is installed, or it cannot be loaded.
+    """
+    try:
+        import cv2
+    except ImportError as error:
+        raise MissingDependency(
+            f"OpenCV cannot be imported: {error}", "pip install opencv-python-headless"
+        ) from None
+    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    return cv2
+
+
+def limit_threads() -> None:
+    """Keep OpenCV to the calling thread: the workers are the parallel part, and its pool must not
+    multiply with their number.
+    """
+    # 0, not 1: at 1 OpenCV joins its pool's threads, which in a forked child never ends.
+    load_cv2().setNumThreads(0)
+
+
+def decode_unchanged(data: bytes | memoryview) -> Array:
+    """Decode by OpenCV, not turned: H×W, H×W×3 (RGB) or H×W×4 (RGBA), uint8 or uint16.
+
+    Raises:
+        ImageError: undecodable.
+    """
+    cv2 = load_cv2()
+    flags = cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
+    found = _imdecode(data, flags)
+    if found.ndim == 3:
+        code = cv2.COLOR_BGR2RGB if found.shape[2] == 3 else cv2.COLOR_BGRA2RGBA
+        found = cv2.cvtColor(found, code)
+    return found
+
+
+def decode_rgb(data: bytes | memoryview) -> Pixels:
+    """Decode by OpenCV to RGB uint8, not turned; transparency is dropped.
+
+    Raises:
+        ImageError: undecodable.
+    """
+    cv2 = load_cv2()
+    found = _imdecode(data, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
+    pixels: Pixels = cv2.cvtColor(found, cv2.COLOR_BGR2RGB, dst=found)
+    return pixels
+
+
+def encode(extension: str, pixels: Pixels, parameters: list[int]) -> bytes:
+    """Encode RGB pixels by OpenCV as what the extension (with its dot) names.
+
+    Raises:
+        ImageError: bad-size (the only way in which encoding pixels that exist can fail).
+    """
+    cv2 = load_cv2()
+    bgr = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
+    try:
+        done, payload = cv2.imencode(extension, bgr, parameters)
+    except cv2.error:
+        done = False
+    if not done:
+        height, width = pixels.shape[:2]
+        raise ImageError("bad-size", f"{width} x {height} pixels cannot be stored as {extension}")
+    return bytes(payload)
+
+
+def _imdecode(data: bytes | memoryview, flags: int) -> Array:
+    cv2 = load_cv2()
+    try:
+        found: Array | None = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error as error:
+        raise ImageError("undecodable", f"OpenCV: {error.err}") from None
+    if found is None:
+        raise ImageError("undecodable", "OpenCV cannot decode it")
+    return found

@@ -1,0 +1,56 @@
+"""From a picture's bytes to its `Head`: cheap, and safe with hostile input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from packer.errors import ImageError
+from packer.imaging import head_bitmap, head_jpeg, head_png, head_tiff, head_webp
+from packer.imaging.head import Head
+from packer.imaging.sniff import require_kind
+
+#: Pictures of more pixels are refused from their header: 178,956,970 pixels, which as RGB are half
+#: a GiB. Pillow's own limit is the same number; decoding and resizing such a picture takes up to
+#: 1.3 GB (3 bytes a pixel here, 4 in Pillow).
+PIXEL_LIMIT: Final = (1 << 29) // 3
+
+_PARSERS: Final[dict[str, Callable[[bytes], Head]]] = {
+    "jpeg": head_jpeg.parse,
+    "png": head_png.parse,
+    "webp": head_webp.parse,
+    "bmp": head_bitmap.parse_bmp,
+    "gif": head_bitmap.parse_gif,
+    "tiff": head_tiff.parse,
+}
+
+
+def probe(data: bytes) -> Head:
+    """What the header of a picture says.
+
+    Broken metadata (EXIF, ICC) never raises: such a picture counts as upright, and its profile is
+    judged when colours are converted.
+
+    Raises:
+        ImageError: empty, unsupported, undecodable, truncated (in the header), too-large (more
+            than `PIXEL_LIMIT` pixels).
+    """
+    kind = require_kind(data)
+    try:
+        head = _PARSERS[kind](data)
+    except (*head_tiff.BROKEN, IndexError):
+        raise ImageError("truncated", f"{kind.upper()} that ends within its header") from None
+    require_pixel_count(head.width, head.height)
+    return head
+
+
+def require_pixel_count(width: int, height: int) -> None:
+    """Refuse a picture that is too large to decode.
+
+    Raises:
+        ImageError: too-large.
+    """
+    if width * height > PIXEL_LIMIT:
+        raise ImageError(
+            "too-large", f"{width} x {height} pixels, more than the limit of {PIXEL_LIMIT:,}"
+        )

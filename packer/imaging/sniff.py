@@ -1,0 +1,102 @@
+"""What kind of file some bytes are, told by their content, never by a name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from packer.errors import ImageError
+
+#: Kinds that are converted, with the extensions their files usually have (lower case).
+EXTENSIONS: Final[dict[str, tuple[str, ...]]] = {
+    "jpeg": ("jpg", "jpeg", "jpe", "jfif"),
+    "png": ("png", "apng"),
+    "webp": ("webp",),
+    "bmp": ("bmp", "dib"),
+    "gif": ("gif",),
+    "tiff": ("tif", "tiff"),
+}
+
+# First bytes, in the order they are tried.
+_STARTS: Final[tuple[tuple[bytes, str], ...]] = (
+    (b"\xff\xd8\xff", "jpeg"),
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"GIF87a", "gif"),
+    (b"GIF89a", "gif"),
+    (b"II*\x00", "tiff"),
+    (b"MM\x00*", "tiff"),
+    (b"II+\x00", "tiff"),
+    (b"MM\x00+", "tiff"),
+    (b"\x00\x00\x00\x0cjP  ", "jp2"),
+    (b"\xff\x4f\xff\x51", "jp2"),
+    (b"\x00\x00\x00\x0cJXL ", "jxl"),
+    (b"\xff\x0a", "jxl"),
+    (b"8BPS", "psd"),
+    (b"\x00\x00\x01\x00", "ico"),
+    (b"v/1\x01", "exr"),
+    (b"%PDF", "pdf"),
+)
+# Sizes of the header that follows a BMP's first 14 bytes; "BM" alone also starts plain text.
+_BMP_HEADERS: Final = (12, 16, 40, 52, 56, 64, 108, 124)
+# Major brands of ISO base media files (ISO/IEC 14496-12) that hold still pictures.
+_BRANDS: Final[dict[bytes, str]] = {
+    b"avif": "avif",
+    b"avis": "avif",
+    b"heic": "heic",
+    b"heix": "heic",
+    b"hevc": "heic",
+    b"mif1": "heic",
+    b"mif3": "heic",
+    b"msf1": "heic",
+}
+# What is often found under a picture's name, for the ledger's detail.
+_NO_PICTURES: Final[tuple[tuple[bytes, str], ...]] = (
+    (b"version https://git-lfs", "a Git LFS pointer; fetch the file itself"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"<!doctype html", "an HTML page"),
+    (b"<html", "an HTML page"),
+    (b"{", "JSON text"),
+    (b"\x89PNG", "a PNG whose line ends were changed in transfer"),
+)
+
+
+def sniff(data: bytes) -> str:
+    """The kind of picture: a key of `EXTENSIONS`; avif, heic, jp2, jxl, psd, ico, exr, pdf, svg or
+    ppm, which are known but not converted; "" if unknown.
+    """
+    for start, kind in _STARTS:
+        if data.startswith(start):
+            return kind
+    if data[4:8] == b"ftyp":
+        return _BRANDS.get(data[8:12], "")
+    text = data[:256].lstrip().lower()
+    checks = {
+        "jpeg": data == b"\xff\xd8",  # cut to its first two bytes
+        "webp": data[:4] == b"RIFF" and data[8:12] == b"WEBP",
+        "bmp": data[:2] == b"BM" and int.from_bytes(data[14:18], "little") in _BMP_HEADERS,
+        "ppm": data[:1] == b"P" and data[1:2].isdigit() and data[2:3].isspace(),
+        "svg": text.startswith(b"<svg") or (text.startswith(b"<?xml") and b"<svg" in text),
+    }
+    return next((kind for kind, holds in checks.items() if holds), "")
+
+
+def require_kind(data: bytes) -> str:
+    """The kind of a picture that can be converted.
+
+    Raises:
+        ImageError: empty, unsupported (a known kind that is not converted) or undecodable (no
+            picture at all).
+    """
+    if not data:
+        raise ImageError("empty", "the file has no bytes")
+    kind = sniff(data)
+    if kind in EXTENSIONS:
+        return kind
+    if kind:
+        known = ", ".join(name.upper() for name in EXTENSIONS)
+        raise ImageError("unsupported", f"{kind.upper()} is not converted, only {known}")
+    text = data[:64].lstrip().lower()
+    for start, what in _NO_PICTURES:
+        if text.startswith(start.lower()):
+            raise ImageError("undecodable", f"no picture but {what}")
+    raise ImageError("undecodable", f"no picture: starts with bytes {data[:8].hex(' ')}")

@@ -1,0 +1,110 @@
+"""What a conversion is given: a source, and what is known of it from its recipe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from packer import recipe as recipes
+from packer import sources
+from packer.errors import SourceError, suggestion
+from packer.recipe import Recipe
+from packer.sources import Source
+
+
+@dataclass(frozen=True)
+class Input:
+    """A source that is open, and what is known of it.
+
+    Attributes:
+        name: Name of the data set: the recipe's, else the folder's or archive's.
+        location: Where it is, for messages.
+        source: Lists and reads its files.
+        recipe: What is known of it, or None.
+    """
+
+    name: str
+    location: str
+    source: Source
+    recipe: Recipe | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def litter(self) -> frozenset[bytes]:
+        """Paths known to be no pictures."""
+        return self.recipe.litter_paths if self.recipe else frozenset()
+
+    @property
+    def split(self) -> str | None:
+        """The recipe's own split."""
+        split: str | None = self.defaults.get("split")
+        return split
+
+    def display_name(self, folder: str) -> str:
+        """A class folder's name for people."""
+        return self.recipe.display_name(folder) if self.recipe else folder
+
+    def expectations(self, images: int, classes: int | None) -> Iterator[str]:
+        """Lines on counts that differ from what the recipe expects.
+
+        Args:
+            images: Candidates found.
+            classes: Classes found; None where some were left out on purpose.
+        """
+        if self.recipe is None:
+            return
+        pairs = (("images", self.recipe.images, images), ("classes", self.recipe.classes, classes))
+        for what, expected, found in pairs:
+            if expected is not None and found is not None and found != expected:
+                difference = f"{abs(found - expected)} {'more' if found > expected else 'fewer'}"
+                yield f"{self.name}: {found} {what}, {difference} than the expected {expected}"
+
+
+def open_input(
+    source: str | os.PathLike[str],
+    *,
+    src: str | os.PathLike[str] | None = None,
+    data: Path | None = None,
+    cwd: Path | None = None,
+) -> Input:
+    """Open what the user names.
+
+    Args:
+        source: A recipe's name (it wins over a folder of that name; `./NAME` is the folder), a
+            recipe file, a folder or an archive.
+        src: Where a recipe's data set is; None: looked for.
+        data: Folder that holds data sets by recipe name.
+        cwd: Folder to look in; None: the working directory.
+
+    Raises:
+        SourceError: Nothing there, or nothing that packer can read.
+        ConfigError: A recipe file that cannot be.
+    """
+    text = os.fspath(source)
+    if text in recipes.names() or text.endswith((".yaml", ".yml")):
+        known = recipes.load(text)
+        place, _ = recipes.find_source(
+            known, Path(src) if src is not None else None, data, cwd or Path.cwd()
+        )
+        shown = os.fspath(place) if place is not None else f"made by packer ({known.title})"
+        return Input(known.name, shown, known.open(place), known, known.options)
+    if src is not None:
+        raise SourceError(
+            f"{text!r} is no recipe, so --src has no meaning", suggestion(text, recipes.names())
+        )
+    path = Path(text)
+    if not path.exists() and path.name == text:
+        raise SourceError(
+            f"{text}: no such folder, archive or recipe", suggestion(text, recipes.names())
+        )
+    opened = sources.open_source(path)
+    return Input(_name(path), os.fspath(path.absolute()), opened)
+
+
+def _name(path: Path) -> str:
+    """Name of a data set that no recipe names: its folder's, or its archive's without suffix."""
+    resolved = path.absolute()
+    return resolved.name if path.is_dir() else resolved.stem or "pack"

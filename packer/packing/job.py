@@ -1,0 +1,181 @@
+"""One conversion as planned: what is read, how, and into what; nothing is written yet."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import packer
+from packer import registry
+from packer.packing.batch import BatchTask, Slot
+from packer.errors import SourceError
+from packer.imaging import libraries
+from packer.input import Input
+from packer.packing.labels import Labelling, label_candidates
+from packer.manifest import Manifest, SplitRecord
+from packer.options import ConvertOptions
+from packer.packing.plan import Plan, ShardPlan, listing_digest, make_plan
+from packer.reporting import Reporter
+from packer.types import Field, Listing
+
+#: Version of OUT/.packer; a run of another version does not go on from it.
+_WORK_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything a conversion is decided by.
+
+    Attributes:
+        given: The source and what is known of it.
+        options: What the user asked for.
+        listing: What the scan found.
+        labelling: Class and split of each candidate.
+        plan: Which candidate goes where.
+        digest: Of the listing.
+        libraries: Versions of the libraries that decide bytes.
+    """
+
+    given: Input
+    options: ConvertOptions
+    listing: Listing
+    labelling: Labelling
+    plan: Plan
+    digest: str
+    libraries: Mapping[str, str]
+
+    @property
+    def planned(self) -> int:
+        """Number of slots."""
+        return len(self.plan.candidate)
+
+    @property
+    def max_skipped(self) -> int:
+        """How many samples may be skipped."""
+        if self.options.max_skipped is not None:
+            return self.options.max_skipped
+        return max(self.planned // 100, 10)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Fields of every sample."""
+        return image_fields(self.options.codec)
+
+    def shard_name(self, shard: ShardPlan) -> str:
+        """File name of one shard."""
+        return f"{shard.stem}.{registry.load('formats', self.options.format).EXTENSION}"
+
+    def own_shards(self) -> list[ShardPlan]:
+        """The shards that this run makes: all, or those of its part."""
+        shards = list(self.plan.shards())
+        if self.options.part is None:
+            return shards
+        number, parts = self.options.part
+        return shards[number::parts]
+
+    def tasks(self, shard: ShardPlan) -> Iterator[BatchTask]:
+        """The batches of one shard, in order."""
+        for first, end in shard.batches:
+            slots = tuple(
+                Slot(number, self.listing.paths[candidate], label)
+                for number, candidate, label in zip(
+                    range(first, end),
+                    self.plan.candidate[first:end].tolist(),
+                    self.plan.label[first:end].tolist(),
+                    strict=True,
+                )
+            )
+            fail = self.options.on_error == "fail"
+            yield BatchTask(self.given.source, self.options.image, slots, fail)
+
+    def stamps(self, shard: ShardPlan) -> str:
+        """Digest of the sizes and times of a shard's source files: tells whether they changed."""
+        first, end = shard.batches[0][0], shard.batches[-1][1]
+        chosen = self.plan.candidate[first:end]
+        digest = hashlib.sha256(self.listing.sizes[chosen].tobytes())
+        digest.update(self.listing.stamps[chosen].tobytes())
+        return digest.hexdigest()
+
+    def agreement(self) -> dict[str, Any]:
+        """What all runs that make this pack must agree on, as JSON values."""
+        return {
+            "version": _WORK_VERSION,
+            "name": self.given.name,
+            "options": self.options.affecting_bytes(),
+            "libraries": dict(self.libraries),
+            "source listing": self.digest,
+            "classes": list(self.labelling.classes),
+            "splits": {name: list(span) for name, span in self.plan.splits.items()},
+        }
+
+    def manifest(self, splits: Mapping[str, SplitRecord], counts: Mapping[str, Any]) -> Manifest:
+        """The manifest of the finished pack."""
+        return Manifest(
+            name=self.given.name,
+            format=self.options.format,
+            batch_size=self.options.batch_size,
+            fields=self.fields,
+            classes=self.labelling.classes,
+            display_names=tuple(map(self.given.display_name, self.labelling.classes)),
+            splits=splits,
+            counts=counts,
+            options=self.options.affecting_bytes(),
+            libraries=self.libraries,
+            listing_sha256=self.digest,
+        )
+
+    def ignored(self) -> Counter[str]:
+        """Files of the source that are in no shard by rule, by reason."""
+        return Counter(self.listing.ignored) + Counter(self.labelling.left_out)
+
+
+def make_job(given: Input, options: ConvertOptions, reporter: Reporter) -> Job:
+    """Scan the source and plan its conversion.
+
+    Raises:
+        SourceError: Nothing to convert there.
+        ConfigError: Options that do not fit the source.
+    """
+    listing = given.source.scan(given.litter)
+    if not listing.paths:
+        found = ", ".join(f"{count} {reason}" for reason, count in sorted(listing.ignored.items()))
+        raise SourceError(
+            f"{given.location}: no pictures there" + (f" (ignored: {found})" if found else ""),
+            "a source is a folder or archive with one folder of pictures a class",
+        )
+    if options.split is None:
+        options = dataclasses.replace(options, split=given.split)
+    labelling = label_candidates(
+        listing,
+        split=options.split,
+        split_seed=options.split_seed,
+        exclude=options.exclude_classes,
+    )
+    classes = None if options.exclude_classes else len(labelling.classes)
+    expectations = given.expectations(len(listing.paths), classes)
+    for warning in (*expectations, *labelling.warnings):
+        reporter.warn(warning)
+    plan = make_plan(listing, labelling, options)
+    if not len(plan.candidate):
+        raise SourceError(f"{given.location}: every picture is left out", "see --exclude-class")
+    versions = {"packer": packer.__version__, **libraries.versions()}
+    return Job(given, options, listing, labelling, plan, listing_digest(listing), versions)
+
+
+def image_fields(codec: str) -> tuple[Field, ...]:
+    """The fields of a pack of labelled pictures."""
+    extension = registry.load("codecs", codec).EXTENSION
+    return (Field("image", "image", extension, codec), Field("label", "label", "cls"))
+
+
+def output_folder(name: str, options: ConvertOptions, folder: Path) -> Path:
+    """Where a pack goes if the user names no place: `NAME-256-jpeg-tar` in `folder`."""
+    parts = [name, options.resize or "full"]
+    if options.resize_mode != "short" and options.resize:
+        parts.append(options.resize_mode)
+    return folder / "-".join([*parts, options.codec, options.format])

@@ -1,0 +1,142 @@
+"""From a payload to what the user's code gets: decoded, transformed, an array or a PIL image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from packer import registry
+from packer.errors import DamageError, ImageError, UsageError, suggestion
+from packer.reader.hashing import Draws
+from packer.reader.pack import Pack
+from packer.reader.transforms import BuiltIn, apply_steps, draw_steps
+from packer.types import Array, Field, Pixels
+
+DECODES = ("pil", "numpy", "bytes")
+IMAGE = "image"
+
+
+class Decoder:
+    """Makes pictures of a pack's payloads.
+
+    Args:
+        pack: The open pack.
+        decode: What transforms and the caller get: "pil": a PIL image; "numpy": H×W×3 uint8;
+            "bytes": the coded picture as it is stored.
+        transform: One callable or several, applied in turn. Built-in ones at the front work on
+            pixels whatever `decode` says.
+
+    Attributes:
+        decode: As given.
+        built_in: The built-in transforms at the front.
+        others: The callables behind them.
+
+    Raises:
+        UsageError: The pack has no image field, or another argument cannot be.
+    """
+
+    def __init__(
+        self,
+        pack: Pack,
+        decode: str,
+        transform: Callable[..., Any] | Sequence[Callable[..., Any]] | None,
+    ) -> None:
+        if decode not in DECODES:
+            raise UsageError(f"unknown decode {decode!r}", suggestion(decode, DECODES))
+        self._pack = pack
+        self._codec = _image_field(pack).codec
+        self.decode = decode
+        self.built_in, self.others = _split(transform)
+        if decode == "bytes" and self.built_in:
+            raise UsageError(
+                f"decode='bytes' leaves nothing for {self.built_in[0]!r}", "use decode='numpy'"
+            )
+
+    def pixels(self, payload: memoryview | None, sample: int, draws: Draws) -> Array:
+        """The picture behind the built-in transforms: H×W×3, uint8 or, after Normalize, float32.
+
+        It may share memory with `payload`: not to be written to.
+
+        Raises:
+            DamageError: There is no payload, or it cannot be decoded.
+        """
+        payload = self._there(payload, sample)
+        steps = draw_steps(self.built_in, self._shape(sample), draws)
+        return apply_steps(self._decode(payload, sample), steps)
+
+    def image(self, payload: memoryview | None, sample: int, draws: Draws) -> Any:
+        """The picture as the caller asked for it, behind all transforms; raises as `pixels`."""
+        image: Any
+        if self.decode == "bytes":
+            image = bytes(self._there(payload, sample))
+        else:
+            image = owned(self.pixels(payload, sample, draws))
+            if self.decode == "pil" and image.dtype == np.uint8:
+                from packer.imaging.pil import from_pixels
+
+                image = from_pixels(image)
+        for transform in self.others:
+            if isinstance(transform, BuiltIn):
+                image = transform(image, draws)
+            else:
+                image = transform(image)
+        return image
+
+    def _there(self, payload: memoryview | None, sample: int) -> memoryview:
+        if payload is None:
+            raise DamageError(f"{self._pack.describe(sample, IMAGE)}: is not there")
+        return payload
+
+    def _shape(self, sample: int) -> tuple[int, int]:
+        index = self._pack.index
+        return int(index["height"][sample]), int(index["width"][sample])
+
+    def _decode(self, payload: memoryview, sample: int) -> Pixels:
+        height, width = self._shape(sample)
+        try:
+            codec = registry.load("codecs", str(self._codec))
+            pixels: Pixels = codec.decode(payload, width, height)
+        except ImageError as error:
+            raise DamageError(
+                f"{self._pack.describe(sample, IMAGE)}: {error.message}", self._pack.verify_hint()
+            ) from error
+        return pixels
+
+
+def _image_field(pack: Pack) -> Field:
+    for field in pack.manifest.fields:
+        if field.name == IMAGE and field.kind == "image":
+            return field
+    raise UsageError(f"{pack.root}: has no field {IMAGE!r} with pictures")
+
+
+def _split(
+    transform: Callable[..., Any] | Sequence[Callable[..., Any]] | None,
+) -> tuple[tuple[BuiltIn, ...], tuple[Callable[..., Any], ...]]:
+    """The built-in transforms at the front, and what follows them."""
+    if transform is None:
+        return (), ()
+    transforms = (transform,) if callable(transform) else tuple(transform)
+    for entry in transforms:
+        if not callable(entry):
+            raise UsageError(f"transform {entry!r} cannot be called")
+    front: list[BuiltIn] = []
+    for entry in transforms:
+        if not isinstance(entry, BuiltIn):
+            break
+        front.append(entry)
+    return tuple(front), transforms[len(front) :]
+
+
+def owned(pixels: Array) -> Array:
+    """The same pixels in contiguous, writable memory that nothing else shares: a view would keep
+    all that was read or decoded with it alive, and writing to it would write there.
+    """
+    base = pixels.base
+    whole = isinstance(base, np.ndarray) and base.base is None and base.nbytes == pixels.nbytes
+    alone = base is None or whole
+    if alone and pixels.flags.writeable and pixels.flags.c_contiguous:
+        return pixels
+    return np.array(pixels, order="C")

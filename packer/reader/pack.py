@@ -1,0 +1,187 @@
+"""An open pack: its manifest, one split's index, and proof that its shards are all there.
+
+Opening costs two file opens and one directory listing, whatever the number of shards. What is
+compared then:
+
+- the index: its size with the manifest's, its table of shards (names, sizes, SHA-256, fingerprints,
+  counts) with the manifest's, so that an index of another pack, split or conversion is refused; its
+  own checksums, of the header now and of each array when it is first used. Its SHA-256 is left to
+  `packer verify`: hashing would read the whole file, paths included, in every worker process. A
+  shard's SHA-256 covers payloads and labels alike, so an index with the right table has the right
+  labels;
+- the shards: that each is there with its exact size. What is in them is compared when a process
+  first reads them (`packer.reader.shards`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from packer.columns import read_path, stored_fields
+from packer.errors import DamageError, UsageError, suggestion
+from packer.index import IndexFile
+from packer.manifest import Manifest, SplitRecord, read_manifest
+from packer.types import Array, display_path
+
+#: Damaged shards that a message names before it only counts.
+_NAMED = 3
+
+
+class Pack:
+    """One split of a pack, open for reading.
+
+    Args:
+        root: The pack's folder.
+        split: Name of the split.
+
+    Attributes:
+        root: The folder, absolute.
+        split: Name of the split.
+        manifest: What the pack holds.
+        record: What the split holds.
+        index: The split's index; `packer.columns` lists its arrays.
+
+    Raises:
+        SourceError: No pack there, or an unfinished one.
+        UsageError: It has no such split.
+        DamageError: A shard or the index is missing, of the wrong size, or of another pack.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], split: str = "train") -> None:
+        self._open(Path(root).absolute(), split)
+        self._check_sizes()
+        self.index = self._open_index()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopen, (self.root, self.split, self.record.index_sha256)
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return self.record.samples
+
+    def batch_of(self, samples: Array | int) -> Array:
+        """int64: the on-disk batch of each sample, counted through the split."""
+        # Right of equal entries: an empty batch begins where the next one does.
+        found: Array = np.searchsorted(self.index["batch_first"], samples, "right") - 1
+        return found
+
+    def key(self, sample: int) -> str:
+        """A sample's original path, as text."""
+        return display_path(read_path(self.index, sample))
+
+    def stored_fields(self) -> list[str]:
+        """Names of the fields that are kept as bytes."""
+        return stored_fields(self.manifest.fields)
+
+    def shard_path(self, shard: int) -> Path:
+        """Where a shard of this split is."""
+        return self.root / self.record.shards[shard].name
+
+    def describe(self, sample: int, field: str) -> str:
+        """Where a sample's field is, for a message: pack, shard, batch, offset, key."""
+        batch = int(self.batch_of(sample))
+        shard = self.record.shards[int(self.index["batch_shard"][batch])].name
+        offset = int(self.index[f"{field}.offset"][sample])
+        return (
+            f"{self.root}: {shard}, batch {batch}, offset {offset}, {field} of {self.key(sample)!r}"
+        )
+
+    def verify_hint(self) -> str:
+        """What to do about damage."""
+        return f"`packer verify {self.root}` lists all damage; copy it again, or convert again"
+
+    def _open(self, root: Path, split: str) -> None:
+        self.root = root
+        self.split = split
+        self.manifest: Manifest = read_manifest(root)
+        if split not in self.manifest.splits:
+            raise UsageError(
+                f"{root}: has no split {split!r}", suggestion(split, self.manifest.splits)
+            )
+        self.record: SplitRecord = self.manifest.splits[split]
+
+    def _check_sizes(self) -> None:
+        expected = {shard.name: shard.size for shard in self.record.shards}
+        expected[self.record.index] = self.record.index_bytes
+        found = _file_sizes(self.root, expected)
+        wrong = [
+            f"{name} is {_difference(found.get(name), size)}"
+            for name, size in expected.items()
+            if found.get(name) != size
+        ]
+        if wrong:
+            more = f", and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+            raise DamageError(
+                f"{self.root}: " + ", ".join(wrong[:_NAMED]) + more, self.verify_hint()
+            )
+
+    def _open_index(self) -> IndexFile:
+        path = self.root / self.record.index
+        try:
+            index = IndexFile(path)
+        except FileNotFoundError:
+            raise DamageError(f"{path}: is missing", self.verify_hint()) from None
+        shards = self.record.shards
+        tables = (
+            (index.meta.get("shards"), [shard.name for shard in shards]),
+            (index["shard_bytes"].tolist(), [shard.size for shard in shards]),
+            (_hex(index["shard_sha256"]), [shard.sha256 for shard in shards]),
+            (_pairs(index["shard_fingerprint"]), [shard.fingerprint for shard in shards]),
+            (index["shard_batches"].tolist(), [shard.batches for shard in shards]),
+            (index["shard_samples"].tolist(), [shard.samples for shard in shards]),
+        )
+        counts = (len(index["batch_count"]), len(index["label"]))
+        if any(left != right for left, right in tables) or counts != (
+            self.record.batches,
+            self.record.samples,
+        ):
+            raise DamageError(
+                f"{path}: does not describe the shards that the manifest lists; "
+                "it was swapped, or its pack was made anew",
+                self.verify_hint(),
+            )
+        return index
+
+
+def _reopen(root: Path, split: str, index_sha256: str) -> Pack:
+    """The same pack in another process, without listing the folder again: the process that opened
+    it first has, and what changed since shows when a shard is first read.
+    """
+    pack = Pack.__new__(Pack)
+    pack._open(root, split)
+    if pack.record.index_sha256 != index_sha256:
+        raise DamageError(
+            f"{root}: another pack took its place while it was in use", "start the training again"
+        )
+    pack.index = pack._open_index()
+    return pack
+
+
+def _file_sizes(root: Path, wanted: dict[str, int]) -> dict[str, int]:
+    """Bytes of each wanted file, from one listing."""
+    sizes = {}
+    with os.scandir(root) as entries:
+        for entry in entries:
+            # A dangling link is as good as missing; asked first, as its stat would fail.
+            if entry.name in wanted and entry.is_file():
+                sizes[entry.name] = entry.stat().st_size
+    return sizes
+
+
+def _difference(found: int | None, expected: int) -> str:
+    if found is None:
+        return "missing"
+    what = "cut short" if found < expected else "too long"
+    return f"{what} ({found} of {expected} bytes)"
+
+
+def _hex(digests: Array) -> list[str]:
+    return [bytes(digest).hex() for digest in digests]
+
+
+def _pairs(fingerprints: Array) -> Sequence[tuple[int, ...]]:
+    return [tuple(pair) for pair in fingerprints.tolist()]

@@ -1,0 +1,53 @@
+"""Which process of a training job this is: rank and worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from packer.errors import UsageError
+
+
+def resolve(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """Rank and number of ranks: as given, else torch.distributed's when it is initialised, else
+    the environment's RANK and WORLD_SIZE (set by torchrun), else 0 of 1.
+
+    Raises:
+        UsageError: Only one of the two is given, or they cannot be.
+    """
+    if (rank is None) != (world_size is None):
+        raise UsageError("rank and world_size go together", "give both or neither")
+    if rank is None or world_size is None:
+        rank, world_size = _from_torch() or _from_environment() or (0, 1)
+    if not 0 <= rank < world_size:
+        raise UsageError(f"rank {rank} is none of {world_size} ranks, from 0")
+    return rank, world_size
+
+
+def worker() -> tuple[int, int] | None:
+    """Number of this DataLoader worker process and how many there are; None outside of one."""
+    torch = sys.modules.get("torch")
+    info = torch.utils.data.get_worker_info() if torch is not None else None
+    return None if info is None else (info.id, info.num_workers)
+
+
+def _from_torch() -> tuple[int, int] | None:
+    # A process that has not imported torch has not initialised torch.distributed either.
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available():
+        return None
+    if not torch.distributed.is_initialized():
+        return None
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
+def _from_environment() -> tuple[int, int] | None:
+    rank, world_size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if rank is None or world_size is None:
+        return None
+    try:
+        return int(rank), int(world_size)
+    except ValueError:
+        raise UsageError(
+            f"environment: RANK={rank!r} WORLD_SIZE={world_size!r} are no numbers"
+        ) from None

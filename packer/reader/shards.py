@@ -1,0 +1,187 @@
+"""Positional reads from a split's shards: exact, from any process or thread, of the right file.
+
+A shard is compared with its fingerprint when a process first reads it, and again whenever it is
+opened anew and is no longer the same file. No lock is taken and nothing is written: a finished
+pack never changes, so it can be read from a read-only folder, and while others hold locks on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+import zlib
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+
+from packer.columns import FINGERPRINT_BYTES
+from packer.errors import DamageError, PackerError
+from packer.reader.pack import Pack
+
+#: Shards that a process keeps open. Many times what is read side by side (a window of 16 batches
+#: lies in at most 16 shards), and far below the usual limit of 1,024 files a process.
+OPEN_SHARDS = 64
+#: Errors of network file systems that opening the file again can cure.
+_PASSING = (errno.ESTALE, errno.EIO)
+
+
+class _Descriptor:
+    """An open file that closes when its last user lets go of it, so that dropping it here never
+    pulls it from under a thread that is reading.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.number = -1
+        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            # Read-only: a failing close loses nothing, and there is no one to tell.
+            with contextlib.suppress(OSError):
+                os.close(self.number)
+
+
+class ShardFiles:
+    """Reads byte ranges of a split's shards.
+
+    Safe to use from threads, after a fork, and after pickling: files are opened where and when they
+    are first read.
+
+    Args:
+        pack: The open pack.
+        limit: Most shards kept open at a time.
+
+    Attributes:
+        changes: How many times a shard opened anew turned out to be another file (with the right
+            fingerprint); what was checked before then holds no more.
+    """
+
+    def __init__(self, pack: Pack, limit: int = OPEN_SHARDS) -> None:
+        self._pack = pack
+        self._limit = limit
+        self._start()
+
+    def __reduce__(self) -> tuple[type[ShardFiles], tuple[Pack, int]]:
+        return ShardFiles, (self._pack, self._limit)
+
+    def read(self, shard: int, offset: int, size: int) -> memoryview:
+        """`size` bytes of a shard from `offset` on, in memory of their own, writable.
+
+        Raises:
+            DamageError: The shard is missing, not the one that the index belongs to, or cut short.
+            PackerError: The file system failed, twice where trying again may help.
+        """
+        buffer = np.empty(size, np.uint8).data  # not bytearray: that would be zeroed first
+        self.read_into(shard, offset, buffer)
+        return buffer
+
+    def read_into(self, shard: int, offset: int, buffer: memoryview) -> None:
+        """Fill `buffer` (bytes) from a shard's `offset` on; raises as `read`."""
+        path = self._pack.shard_path(shard)
+        try:
+            try:
+                got = _read_exactly(self._descriptor(shard), offset, buffer)
+            except OSError as error:
+                if error.errno not in _PASSING:
+                    raise
+                self._forget(shard)
+                got = _read_exactly(self._descriptor(shard), offset, buffer)
+        except FileNotFoundError:
+            raise DamageError(f"{path}: is missing", self._pack.verify_hint()) from None
+        except OSError as error:
+            raise PackerError(
+                f"{path}: cannot be read at offset {offset}: {error.strerror} (errno {error.errno})"
+            ) from error
+        if got != len(buffer):
+            raise DamageError(f"{path}: ends at byte {offset + got}", self._pack.verify_hint())
+
+    def advise(self, shard: int, offset: int, size: int) -> None:
+        """Tell the kernel that a range will be read soon, where it can be told.
+
+        On a network file system many ranges then are under way at once.
+        """
+        if not hasattr(os, "posix_fadvise"):
+            return
+        # A hint only: whatever is wrong shows, with its reason, in the read that follows.
+        with contextlib.suppress(OSError):
+            number = self._descriptor(shard).number
+            os.posix_fadvise(number, offset, size, os.POSIX_FADV_WILLNEED)
+
+    def close(self) -> None:
+        """Close all files; reading opens them again."""
+        with self._lock:
+            self._open.clear()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._open: OrderedDict[int, _Descriptor] = OrderedDict()
+        self._identity: dict[int, tuple[int, ...]] = {}
+        self.changes = 0
+
+    def _descriptor(self, shard: int) -> _Descriptor:
+        if self._pid != os.getpid():
+            # A forked child: the parent's lock may be held for ever, and its checks are not ours.
+            self._start()
+        with self._lock:
+            found = self._open.get(shard)
+            if found is not None:
+                self._open.move_to_end(shard)
+                return found
+        opened = _Descriptor(self._pack.shard_path(shard))
+        self._check(shard, opened)
+        with self._lock:
+            self._open[shard] = opened
+            while len(self._open) > self._limit:
+                self._open.popitem(last=False)
+        return opened
+
+    def _forget(self, shard: int) -> None:
+        with self._lock:
+            self._open.pop(shard, None)
+            self._identity[shard] = ()  # no file's: compare it anew
+
+    def _check(self, shard: int, opened: _Descriptor) -> None:
+        status = os.fstat(opened.number)
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        before = self._identity.get(shard)
+        if before == identity:
+            return
+        record = self._pack.record.shards[shard]
+        found = _fingerprint(opened, status.st_size)
+        if status.st_size != record.size or found != record.fingerprint:
+            index = self._pack.root / self._pack.record.index
+            raise DamageError(
+                f"{self._pack.shard_path(shard)}: is not the shard that {index.name} belongs to; "
+                "one of them was swapped or changed",
+                f"`packer verify {self._pack.root}` tells which; `packer index` makes a new index "
+                "of a shard that is right",
+            )
+        self._identity[shard] = identity
+        self.changes += before is not None
+
+
+def _fingerprint(opened: _Descriptor, size: int) -> tuple[int, int]:
+    """As `packer.columns.ShardRecord.fingerprint`."""
+    length = min(size, FINGERPRINT_BYTES)
+    head, tail = memoryview(bytearray(length)), memoryview(bytearray(length))
+    _read_exactly(opened, 0, head)
+    _read_exactly(opened, size - length, tail)
+    return zlib.crc32(head), zlib.crc32(tail)
+
+
+def _read_exactly(opened: _Descriptor, offset: int, buffer: memoryview) -> int:
+    """Fill `buffer`; returns the bytes read, fewer only at the file's end.
+
+    One call may return less than asked for: at 2 GiB, at a signal, on some network file systems.
+    """
+    done = 0
+    while done < len(buffer):
+        got = os.preadv(opened.number, [buffer[done:]], offset + done)
+        if got == 0:
+            break
+        done += got
+    return done

@@ -1,0 +1,304 @@
+"""The built-in transforms: torchvision's names, parameters and geometry, on H×W×3 uint8 arrays.
+
+A transform first draws its parameters, from the picture's size alone (`steps`), then changes
+pixels. So a decoder can know what is needed before it decodes, and decode no more than that.
+
+Give them as a list: `transform=[RandomResizedCrop(224), RandomHorizontalFlip()]`. Other callables
+may follow them.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from packer.errors import UsageError
+from packer.imaging.fastresize import resize
+from packer.reader.hashing import Draws, combine
+from packer.types import Array, Pixels
+
+#: (height, width) in pixels.
+Shape: TypeAlias = tuple[int, int]
+
+
+class Step(Protocol):
+    """One change of a picture with its parameters drawn."""
+
+    def shape(self, shape: Shape) -> Shape:
+        """The picture's size afterwards."""
+
+    def apply(self, pixels: Pixels) -> Array:
+        """The picture afterwards; the given one stays as it is, but may be shared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """Cut out a rectangle; what of it lies outside of the picture is black."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+    def shape(self, shape: Shape) -> Shape:
+        return self.height, self.width
+
+    def apply(self, pixels: Pixels) -> Array:
+        height, width = pixels.shape[:2]
+        top, left = max(self.top, 0), max(self.left, 0)
+        bottom, right = min(self.top + self.height, height), min(self.left + self.width, width)
+        inside = pixels[top:bottom, left:right]
+        if inside.shape[:2] == (self.height, self.width):
+            return inside
+        out = np.zeros((self.height, self.width, pixels.shape[2]), pixels.dtype)
+        out[top - self.top : bottom - self.top, left - self.left : right - self.left] = inside
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Resize, antialiased."""
+
+    height: int
+    width: int
+
+    def shape(self, shape: Shape) -> Shape:
+        return self.height, self.width
+
+    def apply(self, pixels: Pixels) -> Array:
+        return resize(pixels, self.width, self.height)
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Mirror left and right."""
+
+    def shape(self, shape: Shape) -> Shape:
+        return shape
+
+    def apply(self, pixels: Pixels) -> Array:
+        return pixels[:, ::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Standardise:
+    """uint8 in 0..255 → float32: (value / 255 - mean) / std, a channel each."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def shape(self, shape: Shape) -> Shape:
+        return shape
+
+    def apply(self, pixels: Pixels) -> Array:
+        std = np.array(self.std, np.float64)
+        out = np.multiply(pixels, (1 / (255 * std)).astype(np.float32), dtype=np.float32)
+        out -= (np.array(self.mean) / std).astype(np.float32)
+        return out
+
+
+class BuiltIn:
+    """Base of the built-in transforms."""
+
+    def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
+        """What to do with a picture of this (height, width)."""
+        raise NotImplementedError
+
+    def __call__(self, pixels: Pixels, draws: Draws | None = None) -> Array:
+        """Transform one picture.
+
+        Args:
+            pixels: H×W×3 uint8.
+            draws: Where random parameters come from; None: torch's generator if torch is loaded,
+                else the one of Python's `random`.
+
+        Raises:
+            UsageError: Not such an array.
+        """
+        check_pixels(pixels)
+        steps = self.steps((pixels.shape[0], pixels.shape[1]), draws or global_draws())
+        return apply_steps(pixels, list(steps))
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({values})"
+
+
+class RandomResizedCrop(BuiltIn):
+    """A rectangle of random area and aspect ratio, resized: torchvision's RandomResizedCrop.
+
+    Args:
+        size: Side of the square, or (height, width).
+        scale: Range of the rectangle's area, as fractions of the picture's.
+        ratio: Range of its width / height, drawn evenly on a logarithmic scale.
+    """
+
+    #: As torchvision: so many tries to find a rectangle that fits, then a central one.
+    TRIES = 10
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        scale: tuple[float, float] = (0.08, 1.0),
+        ratio: tuple[float, float] = (3 / 4, 4 / 3),
+    ) -> None:
+        self.size = _pair(size)
+        self.scale = (float(scale[0]), float(scale[1]))
+        self.ratio = (float(ratio[0]), float(ratio[1]))
+        if not 0 <= self.scale[0] <= self.scale[1] or not 0 < self.ratio[0] <= self.ratio[1]:
+            raise UsageError(f"scale {scale} or ratio {ratio} is no range", "low first, above 0")
+
+    def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
+        yield self._crop(shape, draws)
+        yield Scale(*self.size)
+
+    def _crop(self, shape: Shape, draws: Draws) -> Crop:
+        height, width = shape
+        low, high = (math.log(value) for value in self.ratio)
+        for _ in range(self.TRIES):
+            area = height * width * draws.uniform(*self.scale)
+            aspect = math.exp(draws.uniform(low, high))
+            w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+            if 0 < w <= width and 0 < h <= height:
+                return Crop(draws.integer(height - h + 1), draws.integer(width - w + 1), h, w)
+        aspect = min(max(width / height, self.ratio[0]), self.ratio[1])
+        w = min(width, max(1, round(height * aspect)))
+        h = min(height, max(1, round(width / aspect)))
+        return Crop((height - h) // 2, (width - w) // 2, h, w)
+
+
+class Resize(BuiltIn):
+    """Resize: torchvision's Resize, always antialiased when shrinking.
+
+    Args:
+        size: The shorter side, the other following; or (height, width).
+    """
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self.size = _positive(size) if isinstance(size, int) else _pair(size)
+
+    def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
+        if not isinstance(self.size, int):
+            yield Scale(*self.size)
+            return
+        height, width = shape
+        longer = int(self.size * max(shape) / min(shape))  # torchvision cuts, it does not round
+        yield Scale(self.size, longer) if height <= width else Scale(longer, self.size)
+
+
+class CenterCrop(BuiltIn):
+    """The middle of a picture: torchvision's CenterCrop. Smaller pictures get a black border.
+
+    Args:
+        size: Side of the square, or (height, width).
+    """
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self.size = _pair(size)
+
+    def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
+        height, width = self.size
+        yield Crop(_start(shape[0], height), _start(shape[1], width), height, width)
+
+
+class RandomHorizontalFlip(BuiltIn):
+    """Mirror left and right with a probability: torchvision's RandomHorizontalFlip.
+
+    Args:
+        p: The probability.
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        if not 0 <= p <= 1:
+            raise UsageError(f"p {p} is no probability", "0 to 1")
+        self.p = p
+
+    def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
+        if draws.uniform(0, 1) < self.p:
+            yield Flip()
+
+
+class Normalize(BuiltIn):
+    """uint8 pixels → float32, as torchvision's ToTensor and Normalize, but H×W×3. Comes last.
+
+    Args:
+        mean: A channel each, of values in 0..1.
+        std: A channel each.
+    """
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        self.mean = tuple(float(value) for value in mean)
+        self.std = tuple(float(value) for value in std)
+        if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
+            raise UsageError(f"mean {mean} or std {std} cannot be", "three numbers, std above 0")
+
+    def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
+        yield Standardise(self.mean, self.std)
+
+
+def draw_steps(transforms: Sequence[BuiltIn], shape: Shape, draws: Draws) -> list[Step]:
+    """All steps of some transforms for a picture of one size, without touching a pixel."""
+    steps: list[Step] = []
+    for transform in transforms:
+        for step in transform.steps(shape, draws):
+            steps.append(step)
+            shape = step.shape(shape)
+    return steps
+
+
+def apply_steps(pixels: Pixels, steps: Sequence[Step]) -> Array:
+    """The picture after all steps; may share memory with `pixels`."""
+    for step in steps:
+        pixels = step.apply(pixels)
+    return pixels
+
+
+def global_draws(rank: int = 0) -> Draws:
+    """A stream seeded from the process's own generator: torch's if torch is loaded, else that of
+    Python's `random`. DataLoader seeds both in each worker; ranks are told apart here, as all of a
+    job's ranks are often seeded alike.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        bits = random.getrandbits(63)
+    else:
+        bits = int(torch.empty((), dtype=torch.int64).random_())
+    return Draws(combine(bits, rank))
+
+
+def check_pixels(pixels: Any) -> None:
+    """Raise UsageError unless `pixels` is H×W×3 uint8."""
+    if isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8:
+        if pixels.ndim == 3 and pixels.shape[2] == 3:
+            return
+        kind = f"a {'×'.join(map(str, pixels.shape))} array"
+    else:
+        kind = f"{getattr(pixels, 'dtype', '')} {type(pixels).__name__}".strip()
+    raise UsageError(
+        f"built-in transforms take H×W×3 uint8 arrays, not {kind}",
+        "put them before other transforms, Normalize last, or use decode='numpy'",
+    )
+
+
+def _start(have: int, want: int) -> int:
+    """First row or column of a centred crop, as torchvision: negative where a border is added."""
+    return round((have - want) / 2) if have >= want else -((want - have) // 2)
+
+
+def _positive(value: int) -> int:
+    if value < 1:
+        raise UsageError(f"size {value} is out of range", "at least 1 pixel")
+    return int(value)
+
+
+def _pair(size: int | Sequence[int]) -> Shape:
+    values = (size, size) if isinstance(size, int) else tuple(size)
+    if len(values) != 2:
+        raise UsageError(f"size {size!r} is not a size", "a number, or (height, width)")
+    return _positive(values[0]), _positive(values[1])

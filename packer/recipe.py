@@ -1,0 +1,245 @@
+"""Recipes: what is known of one data set, in YAML. `recipes/` has those that come with packer.
+
+A new data set is one new file, there or the user's own (`packer convert ./mine.yaml`). Keys are
+the fields of `Recipe` and `Archive`; only `title` must be there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from packer import registry, sources, yamlfile
+from packer.configfile import check_options, parse_bytes
+from packer.errors import ConfigError, SourceError, suggestion
+from packer.sources import Source
+
+_PACKAGE = "packer.recipes"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A file to download.
+
+    Attributes:
+        name: File name it gets.
+        urls: Addresses, tried in order.
+        bytes: Its size, or None if not known.
+        md5: Hex digest, or "".
+        sha256: Hex digest, or "".
+    """
+
+    name: str
+    urls: tuple[str, ...]
+    bytes: int | None = None
+    md5: str = ""
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is known of one data set.
+
+    Attributes:
+        name: The recipe's name: that of its file.
+        title: Name of the data set, for people.
+        description: A few sentences.
+        homepage: Address of its page.
+        licence: What its use is bound to.
+        source: Kind of source (a file in `packer/sources`) that needs no place, as it makes its
+            own samples; "" for data that lies somewhere.
+        root: Folder inside the source that counts as its top, if it is there.
+        local_names: Names under which a downloaded copy may lie, folder or archive.
+        archives: What `packer fetch` downloads.
+        obtain: How to get the data where there is nothing to download.
+        images: Number of candidates it should have, or None.
+        classes: Number of classes it should have, or None.
+        class_name: Regular expression; where it matches a whole class folder's name, its first
+            group is the class's display name.
+        litter: Paths known to be no pictures.
+        options: Defaults of convert's options, by field of `ConvertOptions`; `split` among them.
+    """
+
+    name: str
+    title: str
+    description: str = ""
+    homepage: str = ""
+    licence: str = ""
+    source: str = ""
+    root: str = ""
+    local_names: tuple[str, ...] = ()
+    archives: tuple[Archive, ...] = ()
+    obtain: str = ""
+    images: int | None = None
+    classes: int | None = None
+    class_name: str = ""
+    litter: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def display_name(self, folder: str) -> str:
+        """A class folder's name for people: `001.ak47` → `ak47`."""
+        match = re.fullmatch(self.class_name, folder) if self.class_name else None
+        return match[1] if match else folder
+
+    @property
+    def litter_paths(self) -> frozenset[bytes]:
+        """`litter` as a scan takes it."""
+        return frozenset(map(os.fsencode, self.litter))
+
+    def open(self, location: Path | None) -> Source:
+        """Open the data set at `location`; None: where its own kind of source makes it.
+
+        Raises:
+            SourceError: Nothing there, or nothing that packer can read.
+        """
+        if location is None:
+            made: Source = registry.load("sources", self.source).open_source(Path(self.name), b"")
+            return made
+        return sources.open_source(location, os.fsencode(self.root))
+
+
+def names() -> tuple[str, ...]:
+    """Names of the recipes that come with packer."""
+    return yamlfile.names(_PACKAGE)
+
+
+def load(name_or_path: str) -> Recipe:
+    """Read a recipe by name ("caltech256"), or from a file of the user's own ("./mine.yaml").
+
+    Raises:
+        ConfigError: No such recipe; an unknown key, or a value that cannot be.
+    """
+    where, value = yamlfile.load(name_or_path, _PACKAGE, "recipe")
+    known = [entry.name for entry in dataclasses.fields(Recipe) if entry.name != "name"]
+    yamlfile.check_keys(where, value, known)
+    if "title" not in value:
+        raise ConfigError(f"{where}: has no title")
+    given: dict[str, Any] = {}
+    for key, entry in value.items():
+        if key in ("local_names", "litter"):
+            given[key] = _texts(where, key, entry)
+        elif key in ("images", "classes"):
+            given[key] = _count(where, key, entry)
+        elif key == "archives":
+            given[key] = _archives(where, entry)
+        elif key == "options":
+            given[key] = check_options(f"{where}: options", _mapping(where, key, entry))
+        else:
+            given[key] = _text(where, key, entry)
+    recipe = Recipe(name=Path(name_or_path).stem, **given)
+    _check_class_name(where, recipe.class_name)
+    if recipe.source and recipe.source not in registry.names("sources"):
+        hint = suggestion(recipe.source, registry.names("sources"))
+        raise ConfigError(f"{where}: source: unknown source {recipe.source!r}", hint)
+    return recipe
+
+
+def find_source(
+    recipe: Recipe, src: Path | None, data: Path | None, cwd: Path
+) -> tuple[Path | None, list[Path]]:
+    """Where a recipe's data set lies.
+
+    Args:
+        recipe: The recipe.
+        src: Where the user says that it is; nothing else is looked at then.
+        data: Folder with a folder NAME for each recipe (`$PACKER_DATA`), if there is one.
+        cwd: Folder to look for the recipe's known names in.
+
+    Returns:
+        The place, None for a recipe that makes its own samples; the places looked at.
+
+    Raises:
+        SourceError: It is at none of them; says which, and how to get it.
+    """
+    if src is not None:
+        if not src.exists():
+            raise SourceError(f"{src}: no such folder or archive")
+        return src, [src]
+    if recipe.source:
+        return None, []
+    looked = []
+    if data is not None:
+        own = data / recipe.name
+        looked += [*(own / name for name in recipe.local_names), own]
+    looked += [cwd / name for name in recipe.local_names]
+    for place in looked:
+        if place.exists():
+            return place, looked
+    where = ", ".join(str(place) for place in looked)
+    found_none = f"{recipe.name}: not found at {where}" if looked else f"{recipe.name}: no source"
+    raise SourceError(found_none, _how_to_get(recipe))
+
+
+def _how_to_get(recipe: Recipe) -> str:
+    say = "say where it is with --src FOLDER"
+    if recipe.archives:
+        return f"packer fetch {shlex.quote(recipe.name)}, or {say}"
+    return f"{recipe.obtain}; then {say}" if recipe.obtain else say
+
+
+def _archives(where: str, value: object) -> tuple[Archive, ...]:
+    if not isinstance(value, list):
+        raise _wrong(where, "archives", value, "a list")
+    return tuple(_archive(f"{where}: archives", entry) for entry in value)
+
+
+def _archive(where: str, value: object) -> Archive:
+    entry = _mapping(where, "an archive", value)
+    yamlfile.check_keys(where, entry, [field.name for field in dataclasses.fields(Archive)])
+    name = _text(where, "name", entry.get("name"))
+    if Path(name).name != name or name in ("", ".", ".."):
+        raise _wrong(where, "name", name, "a file name without a folder")
+    digests = {key: _text(where, key, entry.get(key, "")).lower() for key in ("md5", "sha256")}
+    for key, digits in (("md5", 32), ("sha256", 64)):
+        if digests[key] and not re.fullmatch(rf"[0-9a-f]{{{digits}}}", digests[key]):
+            raise _wrong(where, key, digests[key], f"{digits} hexadecimal digits")
+    if not any(digests.values()):
+        raise ConfigError(f"{where}: {name} has neither md5 nor sha256")
+    urls = _texts(where, "urls", entry.get("urls"))
+    for url in urls:
+        if not url.startswith(("https://", "http://", "file://")):
+            raise _wrong(where, "urls", url, "an address that starts with https://")
+    size = parse_bytes(entry["bytes"]) if "bytes" in entry else None
+    return Archive(name, urls, size, digests["md5"], digests["sha256"])
+
+
+def _check_class_name(where: str, pattern: str) -> None:
+    try:
+        if pattern and re.compile(pattern).groups < 1:
+            raise _wrong(where, "class_name", pattern, "a pattern with a group, as '\\d+\\.(.+)'")
+    except re.error as error:
+        raise ConfigError(f"{where}: class_name: {error}") from error
+
+
+def _text(where: str, key: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise _wrong(where, key, value, "a text")
+    return value.strip()
+
+
+def _texts(where: str, key: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        raise _wrong(where, key, value, "a list of texts")
+    return tuple(value)
+
+
+def _count(where: str, key: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise _wrong(where, key, value, "a whole number")
+    return value
+
+
+def _mapping(where: str, key: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong(where, key, value, "lines of the form key: value")
+    return value
+
+
+def _wrong(where: str, key: str, value: object, wanted: str) -> ConfigError:
+    return ConfigError(f"{where}: {key} is {value!r}, should be {wanted}")

@@ -1,0 +1,217 @@
+"""An archive's members as the tree of folders they would be if they were unpacked.
+
+As tar does when it unpacks: a later member of the same name replaces an earlier one; leading "/"
+and everything up to a ".." are dropped from names, so nothing lies outside. Links are followed
+as in a folder, but only within the archive.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from packer.sources._candidates import Candidates, is_hidden
+from packer.sources._member import NUMBERS, Member
+from packer.types import Array, Listing
+
+#: Split names are no data set's name: an archive with only `train/` in it is not entered.
+_SPLIT_NAMES = frozenset((b"train", b"val", b"valid", b"validation", b"test"))
+#: Links followed in a row, as Linux does (path_resolution(7)).
+_MAX_HOPS = 40
+
+
+class _Link:
+    """A symbolic link."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: bytes) -> None:
+        self.target = target
+
+
+class _Special:
+    """A FIFO or device."""
+
+
+_SPECIAL: Final = _Special()
+#: A file is the number of its row.
+_Node: TypeAlias = "int | _Link | _Special | dict[bytes, _Node]"
+_Folder: TypeAlias = "dict[bytes, _Node]"
+
+
+class Tree:
+    """The tree of an archive.
+
+    Args:
+        members: In archive order.
+    """
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self._top: _Folder = {}
+        self._rows = array("q")
+        for member in members:
+            self._add(member)
+
+    def enter(self, root: bytes) -> list[_Folder]:
+        """The folder that counts as the top, and the folders above it, from the archive's own top.
+
+        It is `root` where there is such a folder. Else, if the archive holds one top folder and
+        nothing beside it (hidden files apart), it is that folder, unless its name is a split's
+        or a picture lies in it directly: so `tar cf x.tar mydata/` is the folder mydata.
+        """
+        if root and (found := self._follow([self._top], root, _MAX_HOPS)) is not None:
+            chain, node = found
+            if isinstance(node, dict):
+                return [*chain, node]
+        visible = [name for name in self._top if not is_hidden(name, folder=True)]
+        if len(visible) == 1 and visible[0] not in _SPLIT_NAMES:
+            inner = self._top[visible[0]]
+            if isinstance(inner, dict) and not _holds_picture(inner):
+                return [self._top, inner]
+        return [self._top]
+
+    def listing(self, root: bytes, litter: Collection[bytes]) -> tuple[Listing, Array]:
+        """What a scan of the unpacked folder would find, and where the files lie.
+
+        Returns:
+            The listing; int64, one row a candidate, its columns those of `Member.numbers`.
+        """
+        found = Candidates(litter)
+        rows = array("q")
+        table = np.array(self._rows, "i8").reshape(-1, NUMBERS)
+        top = self.enter(root)
+        waiting = [(b"", top, frozenset([id(top[-1])]))]
+        while waiting:
+            prefix, chain, ids = waiting.pop()
+            for name, entry in chain[-1].items():
+                path = prefix + name
+                if is_hidden(name, folder=False):
+                    found.ignore("hidden", path)
+                    continue
+                reached = self._reach(chain, entry, _MAX_HOPS)
+                if reached is None:
+                    found.ignore("broken-link", path)
+                    continue
+                above, node = reached
+                if isinstance(node, dict):
+                    if _take_folder(name, path, node, ids, found):
+                        waiting.append((path + b"/", [*above, node], ids | {id(node)}))
+                elif not isinstance(node, int):
+                    found.ignore("special", path)
+                elif found.wants(path):
+                    rows.append(node)
+                    _, _, size, stamp, _, _ = self._rows[node * NUMBERS : (node + 1) * NUMBERS]
+                    found.add(path, size, stamp)
+        listing, order = found.listing()
+        return listing, table[np.array(rows, "i8")[order]]
+
+    def _add(self, member: Member) -> None:
+        parts = _parts(member.name)
+        if not parts:  # "./"
+            return
+        folder = self._top
+        for part in parts[:-1]:
+            folder = _inner(folder, part)
+        name = parts[-1]
+        if member.kind == "folder":
+            _inner(folder, name)
+        elif member.kind == "file":
+            folder[name] = len(self._rows) // NUMBERS
+            self._rows.extend(member.numbers)
+        elif member.kind == "symlink":
+            folder[name] = _Link(member.target)
+        elif member.kind == "hardlink":
+            target = self._exact(_parts(member.target))
+            folder[name] = _Link(b"") if target is None or isinstance(target, dict) else target
+        else:
+            folder[name] = _SPECIAL
+
+    def _exact(self, parts: list[bytes]) -> _Node | None:
+        """The node of that name, no link followed."""
+        node: _Node | None = self._top
+        for part in parts:
+            if not isinstance(node, dict):
+                return None
+            node = node.get(part)
+        return node
+
+    def _reach(
+        self, chain: list[_Folder], node: _Node, hops: int
+    ) -> tuple[list[_Folder], _Node] | None:
+        """What an entry of the folder chain[-1] is once links are followed; as `_follow`."""
+        if isinstance(node, _Link):
+            return self._follow(chain, node.target, hops)
+        return chain, node
+
+    def _follow(
+        self, chain: list[_Folder], target: bytes, hops: int
+    ) -> tuple[list[_Folder], _Node] | None:
+        """Where a link in the folder chain[-1] leads to, links on the way followed.
+
+        Returns:
+            The folders above what it leads to, and that; None if it leads nowhere, in a circle,
+            or out of the archive.
+        """
+        if hops == 0 or not target or target.startswith(b"/"):
+            return None
+        above, node = chain[:-1], chain[-1]
+        reached: _Node = node
+        for part in target.split(b"/"):
+            if not isinstance(reached, dict):
+                return None
+            if part in (b"", b"."):
+                continue
+            if part == b"..":
+                if not above:
+                    return None
+                above, reached = above[:-1], above[-1]
+                continue
+            inner = reached.get(part)
+            if inner is None:
+                return None
+            found = self._reach([*above, reached], inner, hops - 1)
+            if found is None:
+                return None
+            above, reached = found
+        return above, reached
+
+
+def _inner(folder: _Folder, name: bytes) -> _Folder:
+    """The folder of that name in `folder`, made or put in another node's place if need be."""
+    inner = folder.get(name)
+    if not isinstance(inner, dict):
+        inner = folder[name] = {}
+    return inner
+
+
+def _take_folder(
+    name: bytes, path: bytes, folder: _Folder, ids: frozenset[int], found: Candidates
+) -> bool:
+    """Whether to descend into a folder, given the ids of those it was reached through."""
+    if is_hidden(name, folder=True):
+        found.ignore("hidden", path)
+        return False
+    if id(folder) in ids:
+        found.ignore("link-loop", path)
+        return False
+    found.add_folder(path)
+    return True
+
+
+def _holds_picture(folder: _Folder) -> bool:
+    probe = Candidates()
+    return any(
+        not isinstance(node, dict) and not is_hidden(name, folder=False) and probe.wants(name)
+        for name, node in folder.items()
+    )
+
+
+def _parts(name: bytes) -> list[bytes]:
+    parts = [part for part in name.split(b"/") if part not in (b"", b".")]
+    if b".." in parts:
+        last = len(parts) - 1 - parts[::-1].index(b"..")
+        parts = parts[last + 1 :]
+    return parts

@@ -1,0 +1,105 @@
+"""The central directory of a zip file, and its members' data read by position."""
+
+from __future__ import annotations
+
+import calendar
+import os
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from packer.errors import DamageError, ImageError, SourceError
+from packer.sources._member import Member, read_whole
+from packer.types import display_path
+
+#: APPNOTE.TXT 4.3.7: signature, then fields we have from the central directory already, then
+#: the lengths of name and extra field; the data follows these two.
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
+_UTF8_NAME = 0x800
+_ENCRYPTED = 0x1
+_UNIX = 3
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+def members(fd: int, location: Path) -> Iterator[Member]:
+    """All members in the order of the central directory.
+
+    Raises:
+        DamageError: The file is cut short or damaged.
+        SourceError: A member is encrypted, or compressed other than by deflate.
+    """
+    length = os.fstat(fd).st_size
+    try:
+        with location.open("rb") as file, zipfile.ZipFile(file) as archive:
+            for info in archive.infolist():
+                yield _member(archive, info, length, location)
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError) as error:
+        raise DamageError(
+            f"{location}: damaged or cut short at {length} bytes: {error}", "get it again"
+        ) from error
+
+
+def read_member(fd: int, member: Member) -> bytes:
+    """One member's data, inflated.
+
+    Raises:
+        ImageError: The file ends before, or the data is damaged.
+    """
+    header = read_whole(fd, _LOCAL_HEADER.size, member.start)
+    signature, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(header)
+    if signature != b"PK\3\4":
+        raise ImageError("unreadable", f"no zip header at byte {member.start} of the archive")
+    start = member.start + _LOCAL_HEADER.size + name_bytes + extra_bytes
+    data = read_whole(fd, member.stored, start)
+    if member.method == zipfile.ZIP_DEFLATED:
+        try:
+            # One byte more than stated: enough to see that it is more, and no bomb.
+            data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, member.size + 1)
+        except zlib.error as error:
+            raise ImageError("unreadable", f"damaged in the archive: {error}") from error
+    if len(data) != member.size or zlib.crc32(data) != member.crc32:
+        raise ImageError("unreadable", "damaged in the archive: its CRC-32 differs")
+    return data
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, length: int, location: Path) -> Member:
+    name = _name(info)
+    mode = info.external_attr >> 16 if info.create_system == _UNIX else 0
+    if name.endswith(b"/"):
+        return Member(name, "folder")
+    if info.flag_bits & _ENCRYPTED or info.compress_type not in _METHODS:
+        how = "encrypted" if info.flag_bits & _ENCRYPTED else f"of method {info.compress_type}"
+        raise SourceError(
+            f"{location}: member {display_path(name)!r} is {how}",
+            "unpack the archive and give the folder",
+        )
+    if info.header_offset + info.compress_size > length:
+        raise DamageError(
+            f"{location}: cut short: member {display_path(name)!r} at byte {info.header_offset}"
+            f" needs {info.compress_size} bytes, the file ends at {length}",
+            "get it again",
+        )
+    if stat.S_ISLNK(mode):
+        return Member(name, "symlink", target=archive.read(info))
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        return Member(name, "special")
+    stamp = calendar.timegm((*info.date_time, 0, 0, 0)) * 10**9
+    return Member(
+        name,
+        "file",
+        info.header_offset,
+        info.compress_size,
+        info.file_size,
+        stamp,
+        info.compress_type,
+        info.CRC,
+    )
+
+
+def _name(info: zipfile.ZipInfo) -> bytes:
+    """The bytes that the archive has: zipfile decodes them as UTF-8 or code page 437."""
+    encoding = "utf-8" if info.flag_bits & _UTF8_NAME else "cp437"
+    return info.orig_filename.partition("\0")[0].encode(encoding)

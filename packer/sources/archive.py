@@ -1,0 +1,176 @@
+"""A tar or zip archive as a source, read in place: nothing is unpacked, nothing is written.
+
+Its listing equals that of the unpacked folder, path by path and reason by reason; only the times
+may differ, as zip keeps them to 2 s. Where the archive's own top is not the data set's top, see
+`packer.sources._tree.Tree.enter`: a recipe's root is entered, and so is the single folder that
+`tar cf x.tar mydata/` puts around everything.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import weakref
+from bisect import bisect_left
+from collections.abc import Collection
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from packer.errors import ImageError, SourceError
+from packer.sources import MAX_FILE_BYTES, _tar, _zip
+from packer.sources._member import Member
+from packer.sources._tree import Tree
+from packer.types import Listing
+
+#: Compressed as a whole: the first bytes, and the command that makes a plain tar of it.
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip -dk",
+    b"\xfd7zXZ\0": "xz -dk",
+    b"BZh": "bzip2 -dk",
+    b"\x28\xb5\x2f\xfd": "zstd -dk",
+    b"\x04\x22\x4d\x18": "lz4 -dk",
+}
+_TAR_SUFFIXES = (".tgz", ".tbz", ".tbz2", ".txz", ".tzst", ".tlz4")
+#: Archives that packer knows by their first bytes, to say what to do with them.
+_FOREIGN = {b"7z\xbc\xaf\x27\x1c": "7z x", b"Rar!": "unrar x"}
+_HEAD_BYTES = 512
+
+
+def accepts(location: Path) -> bool:
+    """Whether `location` is a tar or zip file, or a compressed tar.
+
+    A compressed one is accepted so that opening it can say how to make it readable.
+    """
+    name = location.name.lower()
+    if not location.is_file():
+        return False
+    if name.endswith((".tar", ".zip", *_TAR_SUFFIXES)) or ".tar." in name:
+        return True
+    head = _head(location)
+    return _is_zip(head) or head[257:262] == b"ustar" or _lookup(_FOREIGN, head) is not None
+
+
+def open_source(location: Path, root: bytes = b"") -> ArchiveSource:
+    """The archive at `location`; `root`: the folder inside that counts as the top.
+
+    Raises:
+        SourceError: No such file, or an archive that cannot be read at random.
+    """
+    path = Path(os.path.abspath(location))  # noqa: PTH100 (resolve() would follow links)
+    head = _head(path)
+    if command := _lookup(_FOREIGN, head):
+        raise SourceError(
+            f"{location}: not a tar or zip file",
+            f"{command} {shlex.quote(str(location))}, then give the folder",
+        )
+    if command := _lookup(_COMPRESSED, head):
+        raise SourceError(
+            f"{location}: is compressed as a whole, so its members cannot be read one by one",
+            f"{command} {shlex.quote(str(location))}, then give the plain tar",
+        )
+    status = path.stat()
+    return ArchiveSource(_Key(path, root, status.st_size, status.st_mtime_ns, ()))
+
+
+class _Key(NamedTuple):
+    """What a table depends on: the same key gives the same table in every process.
+
+    Attributes:
+        path: Of the archive, absolute.
+        root: Recipe's root folder, or b"".
+        size: Of the archive, in bytes.
+        stamp: Its modification time, in ns.
+        litter: Sorted paths that are no candidates.
+    """
+
+    path: Path
+    root: bytes
+    size: int
+    stamp: int
+    litter: tuple[bytes, ...]
+
+
+class ArchiveSource:
+    """The files in one archive.
+
+    A process reads the archive's headers when it first needs them, and keeps them and one open
+    file for all later uses: the source itself pickles into a few hundred bytes.
+    """
+
+    def __init__(self, key: _Key) -> None:
+        self._key = key
+
+    def scan(self, litter: Collection[bytes] = ()) -> Listing:
+        """See `packer.sources.Source.scan`.
+
+        Raises:
+            SourceError: The archive is missing or holds what only unpacking can restore.
+            DamageError: The archive is damaged or cut short.
+        """
+        self._key = self._key._replace(litter=tuple(sorted(litter)))
+        return _table(self._key).listing
+
+    def read(self, path: bytes) -> bytes:
+        """See `packer.sources.Source.read`."""
+        return _table(self._key).read(path)
+
+
+class _Table:
+    """Where an archive's candidates lie, and the open archive."""
+
+    def __init__(self, key: _Key) -> None:
+        try:
+            self._fd = os.open(key.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _unreadable(key.path, error) from error
+        weakref.finalize(self, os.close, self._fd)
+        status = os.fstat(self._fd)
+        if (status.st_size, status.st_mtime_ns) != (key.size, key.stamp):
+            raise SourceError(f"{key.path}: changed while it was being read", "start again")
+        try:
+            is_zip = _is_zip(os.pread(self._fd, _HEAD_BYTES, 0))
+            self._read_member = _zip.read_member if is_zip else _tar.read_member
+            tree = Tree((_zip if is_zip else _tar).members(self._fd, key.path))
+        except OSError as error:
+            raise _unreadable(key.path, error) from error
+        self.listing, self._places = tree.listing(key.root, key.litter)
+
+    def read(self, path: bytes) -> bytes:
+        paths = self.listing.paths
+        place = bisect_left(paths, path)
+        if place == len(paths) or paths[place] != path:
+            raise ImageError("unreadable", "not in the archive")
+        member = Member(path, "file", *self._places[place].tolist())
+        if member.size > MAX_FILE_BYTES:
+            raise ImageError("too-large", f"{member.size} bytes, more than {MAX_FILE_BYTES}")
+        try:
+            return self._read_member(self._fd, member)
+        except OSError as error:
+            raise ImageError("unreadable", error.strerror or str(error)) from error
+
+
+#: A conversion reads one archive; a second is kept for code that compares two.
+@lru_cache(maxsize=2)
+def _table(key: _Key) -> _Table:
+    return _Table(key)
+
+
+def _head(location: Path) -> bytes:
+    try:
+        with location.open("rb") as file:
+            return file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise _unreadable(location, error) from error
+
+
+def _is_zip(head: bytes) -> bool:
+    return head.startswith((b"PK\3\4", b"PK\5\6"))
+
+
+def _lookup(commands: dict[bytes, str], head: bytes) -> str | None:
+    return next((command for magic, command in commands.items() if head.startswith(magic)), None)
+
+
+def _unreadable(location: Path, error: OSError) -> SourceError:
+    return SourceError(f"{location}: cannot be read: {error.strerror or error}")

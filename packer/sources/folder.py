@@ -1,0 +1,150 @@
+"""A folder as a source: pictures in folders, as torchvision's ImageFolder has them.
+
+Links to files and folders are followed, as torchvision follows them (`os.walk(followlinks=True)`),
+except a link to a folder that it lies in itself, which would never end.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from packer.errors import ImageError, SourceError
+from packer.sources import MAX_FILE_BYTES
+from packer.sources._candidates import Candidates, is_hidden
+from packer.types import Listing, display_path
+
+
+def accepts(location: Path) -> bool:
+    """Whether `location` is a folder."""
+    return location.is_dir()
+
+
+def open_source(location: Path, root: bytes = b"") -> FolderSource:
+    """The folder at `location`, or `root` inside of it where there is such a folder.
+
+    Raises:
+        SourceError: No such folder.
+    """
+    top = os.path.abspath(os.fsencode(location))  # noqa: PTH100 (bytes: Path takes text alone)
+    inner = os.path.join(top, root)  # noqa: PTH118
+    if root and os.path.isdir(inner):  # noqa: PTH112
+        top = inner
+    if not os.path.isdir(top):  # noqa: PTH112
+        raise SourceError(f"{location}: no such folder")
+    return FolderSource(top)
+
+
+class _Folder(NamedTuple):
+    """A folder yet to be scanned.
+
+    Attributes:
+        prefix: Its path relative to the top, ending in "/"; b"" for the top.
+        chain: (device, inode) of it and of the folders it was reached through.
+    """
+
+    prefix: bytes
+    chain: frozenset[tuple[int, int]]
+
+
+class FolderSource:
+    """The files below one folder.
+
+    Args:
+        top: Absolute path of the folder.
+    """
+
+    def __init__(self, top: bytes) -> None:
+        self.top = top
+
+    def scan(self, litter: Collection[bytes] = ()) -> Listing:
+        """See `packer.sources.Source.scan`.
+
+        Each folder is listed once, and each candidate's size taken from its directory entry:
+        on NFS the listing brings the attributes along, so this costs no round trip a file.
+        """
+        found = Candidates(litter)
+        try:
+            waiting = [_Folder(b"", frozenset([_identity(os.stat(self.top))]))]  # noqa: PTH116
+        except OSError as error:
+            raise _unreadable(self.top, error) from error
+        while waiting:
+            folder = waiting.pop()
+            path = os.path.join(self.top, folder.prefix)  # noqa: PTH118
+            try:
+                with os.scandir(path) as entries:
+                    for entry in entries:
+                        inner = _take(entry, folder, found)
+                        if inner is not None:
+                            waiting.append(inner)
+            except OSError as error:
+                raise _unreadable(path, error) from error
+        return found.listing()[0]
+
+    def read(self, path: bytes) -> bytes:
+        """See `packer.sources.Source.read`."""
+        try:
+            with open(os.path.join(self.top, path), "rb", buffering=0) as file:  # noqa: PTH118, PTH123
+                size = os.fstat(file.fileno()).st_size
+                if size > MAX_FILE_BYTES:
+                    raise ImageError("too-large", f"{size} bytes, more than {MAX_FILE_BYTES}")
+                return file.readall()
+        except OSError as error:
+            raise ImageError("unreadable", error.strerror or str(error)) from error
+
+
+def _take(entry: os.DirEntry[bytes], folder: _Folder, found: Candidates) -> _Folder | None:
+    """Add one entry to what was found; a folder to descend into is returned."""
+    path = folder.prefix + entry.name
+    if is_hidden(entry.name, folder=False):
+        found.ignore("hidden", path)
+        return None
+    status = None
+    if entry.is_symlink():
+        try:
+            status = entry.stat()
+        except OSError as error:
+            if isinstance(error, PermissionError):
+                raise
+            found.ignore("broken-link", path)
+            return None
+        is_folder = stat.S_ISDIR(status.st_mode)
+        is_file = stat.S_ISREG(status.st_mode)
+    else:
+        is_folder, is_file = entry.is_dir(), entry.is_file()
+    if is_folder:
+        return _take_folder(entry, folder, found)
+    if not is_file:
+        found.ignore("special", path)
+    elif found.wants(path):
+        status = status or entry.stat()
+        found.add(path, status.st_size, status.st_mtime_ns)
+    return None
+
+
+def _take_folder(entry: os.DirEntry[bytes], folder: _Folder, found: Candidates) -> _Folder | None:
+    path = folder.prefix + entry.name
+    if is_hidden(entry.name, folder=True):
+        found.ignore("hidden", path)
+        return None
+    identity = _identity(entry.stat())
+    if identity in folder.chain:
+        found.ignore("link-loop", path)
+        return None
+    found.add_folder(path)
+    return _Folder(path + b"/", folder.chain | {identity})
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _unreadable(path: bytes, error: OSError) -> SourceError:
+    place = error.filename if isinstance(error.filename, bytes) else path
+    return SourceError(
+        f"{display_path(place)}: cannot be read: {error.strerror or error}",
+        "check its permissions: leaving it out would lose samples silently",
+    )

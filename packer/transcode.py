@@ -1,0 +1,130 @@
+"""One picture's file → what a shard stores for it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from packer.codecs import Codec, load_codec
+from packer.errors import ImageError
+from packer.imaging.colour import conversion
+from packer.imaging.decode import decode
+from packer.imaging.head import Head
+from packer.imaging.probe import probe, require_pixel_count
+from packer.imaging.resize import Geometry, geometry, resize
+from packer.imaging.sniff import EXTENSIONS
+from packer.options import ImageOptions
+from packer.types import Encoded, Pixels, Pixels
+
+
+def transcode(data: bytes, options: ImageOptions, extension: str = "") -> Encoded:
+    """Decode, turn, convert to sRGB, resize and encode one picture.
+
+    A picture that needs none of this keeps its coded pixels bit for bit, without metadata, after
+    they were decoded once to prove that they are whole.
+
+    Args:
+        data: The file's bytes.
+        options: What is asked for.
+        extension: Of the file's name, with or without its dot, to note one that does not fit.
+
+    Raises:
+        ImageError: The picture cannot be stored; `reason` and `detail` go to the ledger.
+    """
+    head = probe(data)
+    codec = load_codec(options.codec)
+    plan = _plan(head.upright_size, codec, options)
+    notes = _name_note(head, extension)
+    profile = conversion(head.icc, "L" if head.mode == "gray" else "RGB")
+    if profile.transform is None and _needs_no_change(head, plan, codec, options):
+        kept = _keep(data, codec, plan)
+        if kept is not None:
+            notes += (profile.note,) if profile.note else ()
+            return Encoded(kept[0], *plan.size, (*notes, *kept[1], "kept"))
+    # A filter that picks single pixels must find those of the full picture.
+    exact = options.exact_decode or options.filter == "nearest" or options.size is None
+    picture = decode(
+        data,
+        head=head,
+        target=None if exact else plan.scaled,
+        background=options.background,
+    )
+    if (picture.width, picture.height) != head.upright_size:
+        plan = _plan((picture.width, picture.height), codec, options)
+    payload = codec.encode(resize(picture, options), options)
+    return Encoded(payload, *plan.size, notes + picture.notes)
+
+
+def transcode_pixels(pixels: Pixels, options: ImageOptions) -> Encoded:
+    """Resize and encode a picture that is decoded already.
+
+    Args:
+        pixels: H×W×3 uint8, RGB, upright.
+        options: What is asked for.
+
+    Raises:
+        ImageError: The picture cannot be stored.
+    """
+    height, width = pixels.shape[:2]
+    codec = load_codec(options.codec)
+    plan = _plan((width, height), codec, options)
+    resized = resize(np.ascontiguousarray(pixels), options)
+    return Encoded(codec.encode(resized, options), *plan.size)
+
+
+def transcode_pixels(pixels: Pixels, options: ImageOptions) -> Encoded:
+    """Resize and encode a picture that was never in a file.
+
+    Args:
+        pixels: H×W×3 uint8 RGB, upright.
+        options: What is asked for.
+
+    Raises:
+        ImageError: bad-size; too-large.
+    """
+    height, width = pixels.shape[:2]
+    if not (width and height):
+        raise ImageError("bad-size", f"{width} x {height} pixels")
+    require_pixel_count(width, height)
+    codec = load_codec(options.codec)
+    plan = _plan((width, height), codec, options)
+    return Encoded(codec.encode(resize(pixels, options), options), *plan.size)
+
+
+def _plan(size: tuple[int, int], codec: Codec, options: ImageOptions) -> Geometry:
+    plan = geometry(*size, options)
+    if max(plan.size) > codec.MAX_SIDE:
+        raise ImageError(
+            "bad-size",
+            f"{plan.size[0]} x {plan.size[1]} pixels; codec {options.codec} ends at"
+            f" {codec.MAX_SIDE} a side",
+        )
+    return plan
+
+
+def _needs_no_change(head: Head, plan: Geometry, codec: Codec, options: ImageOptions) -> bool:
+    size = (head.width, head.height)
+    return (
+        not options.reencode
+        and head.orientation == 1
+        and plan.size == plan.scaled == size
+        and codec.accepts(head, options)
+    )
+
+
+def _keep(data: bytes, codec: Codec, plan: Geometry) -> tuple[bytes, tuple[str, ...]] | None:
+    """The file without metadata, and notes; None where a decoder has anything to say of it, so
+    that it is decoded by other means and encoded anew.
+    """
+    payload = codec.strip(data)
+    try:
+        picture = decode(payload)
+    except ImageError:
+        return None
+    if "warnings" in picture.notes or (picture.width, picture.height) != plan.size:
+        return None
+    return payload, picture.notes
+
+
+def _name_note(head: Head, extension: str) -> tuple[str, ...]:
+    name = extension.removeprefix(".").lower()
+    return ("extension",) if name and name not in EXTENSIONS[head.kind] else ()

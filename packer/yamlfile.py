@@ -1,0 +1,91 @@
+"""YAML files that come with packer (recipes, configs) or that a user wrote, read strictly."""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Hashable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from packer.errors import ConfigError, suggestion
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+def names(package: str) -> tuple[str, ...]:
+    """Names of the YAML files in a package, sorted."""
+    files = importlib.resources.files(package).iterdir()
+    return tuple(sorted(f.name[:-5] for f in files if f.name.endswith(".yaml")))
+
+
+def is_file_name(name_or_path: str) -> bool:
+    """Whether this means a file of the user's own: a YAML suffix, or a folder in it."""
+    return name_or_path.endswith(_SUFFIXES) or "/" in name_or_path
+
+
+def load(name_or_path: str, package: str, what: str) -> tuple[str, dict[str, Any]]:
+    """Read one of a package's files by name, or a file of the user's own.
+
+    Args:
+        name_or_path: "caltech256", or "./my.yaml".
+        package: Where named files are: "packer.recipes", "packer.configs".
+        what: What the file is, for errors: "recipe", "config".
+
+    Returns:
+        Where it was read, for errors; its keys and values.
+
+    Raises:
+        ConfigError: No such name or file, no YAML, not keys with values, a key given twice.
+    """
+    if is_file_name(name_or_path):
+        where = name_or_path
+        try:
+            text = Path(name_or_path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigError(f"{what} {where}: cannot be read: {reason}") from error
+    else:
+        known = names(package)
+        if name_or_path not in known:
+            raise ConfigError(f"unknown {what} {name_or_path!r}", suggestion(name_or_path, known))
+        where = f"{what} {name_or_path}"
+        resource = importlib.resources.files(package) / f"{name_or_path}.yaml"
+        text = resource.read_text(encoding="utf-8")
+    try:
+        value = yaml.load(text, _StrictLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where}: not readable as YAML: {_one_line(error)}") from error
+    if value is None:
+        value = {}
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ConfigError(f"{where}: must be lines of the form key: value")
+    return where, value
+
+
+def check_keys(where: str, value: Mapping[str, object], known: Iterable[str]) -> None:
+    """Raise a ConfigError that names the first key that is not known."""
+    known = list(known)
+    for key in value:
+        if key not in known:
+            raise ConfigError(f"{where}: unknown key {key!r}", suggestion(key, known))
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a key that is there twice; YAML's own loader keeps the last one silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if isinstance(key, Hashable) and keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key!r} is there twice", node.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+    mark = getattr(error, "problem_mark", None)
+    return f"{problem}, line {mark.line + 1}" if mark else str(problem)

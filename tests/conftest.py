@@ -1,0 +1,55 @@
+"""Fixtures that tests of several rooms share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import simplejpeg
+
+MakeTree = Callable[..., Path]
+
+
+def draw_jpeg(seed: int, width: int, height: int) -> bytes:
+    """A small picture that is smooth, coloured and different for every seed."""
+    generator = np.random.default_rng(seed)
+    corners = generator.integers(0, 256, (2, 2, 3)).astype(float)
+    y, x = np.linspace(0, 1, height)[:, None, None], np.linspace(0, 1, width)[None, :, None]
+    top = corners[0, 0] * (1 - x) + corners[0, 1] * x
+    bottom = corners[1, 0] * (1 - x) + corners[1, 1] * x
+    pixels = top * (1 - y) + bottom * y + generator.normal(0, 4, (height, width, 1))
+    return bytes(simplejpeg.encode_jpeg(pixels.clip(0, 255).astype(np.uint8), quality=85))
+
+
+@pytest.fixture
+def make_tree(tmp_path: Path) -> MakeTree:
+    """Makes an image folder: `make_tree("photos", classes=3, each=8)`."""
+
+    def make(name: str = "photos", *, classes: int = 3, each: int = 8, size: int = 64) -> Path:
+        for label in range(classes):
+            folder = tmp_path / name / f"{label + 1:03d}.class{label}"
+            folder.mkdir(parents=True)
+            for number in range(each):
+                seed = label * 1000 + number
+                data = draw_jpeg(seed, size + 5 * (number % 4), size + 3 * (number % 5))
+                (folder / f"{label + 1:03d}_{number + 1:04d}.jpg").write_bytes(data)
+        return tmp_path / name
+
+    return make
+
+
+@pytest.fixture
+def digest_tree() -> Callable[[Path], dict[str, str]]:
+    """Digests of all files below a folder, by relative name."""
+
+    def digest(folder: Path) -> dict[str, str]:
+        return {
+            str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
+
+    return digest

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import simplejpeg
+from PIL import Image
+
+from packer.errors import ImageError
+from packer.imaging.head_jpeg import parse
+from packer.types import Pixels
+
+
+@pytest.mark.parametrize(
+    ("sampling", "name"), [("444", "4:4:4"), ("422", "4:2:2"), ("420", "4:2:0"), ("440", "")]
+)
+def test_subsampling_is_read(sampling: str, name: str, photo: Pixels) -> None:
+    head = parse(simplejpeg.encode_jpeg(photo, colorsubsampling=sampling))
+    assert (head.subsampling, head.mode, head.coding) == (name, "ycc", "baseline")
+
+
+def test_coding_and_components_are_read(photo: Pixels, save: Callable[..., bytes]) -> None:
+    image = Image.fromarray(photo)
+    assert parse(save(image, "jpeg", progressive=True)).coding == "progressive"
+    assert parse(save(image.convert("L"), "jpeg")).mode == "gray"
+    assert parse(save(image.convert("CMYK"), "jpeg")).mode == "cmyk"
+    assert parse(save(image, "jpeg", keep_rgb=True)).mode == "rgb"
+
+
+def test_padding_and_stray_bytes_between_segments_are_passed_over(
+    photo: Pixels, save: Callable[..., bytes]
+) -> None:
+    data = save(photo, "jpeg")
+    at = data.find(b"\xff\xc0")
+    head = parse(data[:at] + b"\x01\x02\x03\xff\xff" + data[at:])
+    assert (head.width, head.height) == (120, 80)
+
+
+def test_a_profile_in_several_segments_is_joined_in_their_order(
+    photo: Pixels, save: Callable[..., bytes]
+) -> None:
+    profile = np.random.default_rng(0).bytes(150_000)
+    data = save(photo, "jpeg", icc_profile=profile)
+    assert data.count(b"ICC_PROFILE\0") == 3
+    assert parse(data).icc == profile
+
+
+def test_completeness_is_an_end_marker_behind_the_first_scan(
+    photo: Pixels, save: Callable[..., bytes]
+) -> None:
+    """CV01: one in a thumbnail does not count."""
+    data = save(photo, "jpeg", exif=b"Exif\0\0\xff\xd8\xff\xd9")
+    assert parse(data).complete
+    assert not parse(data[:-2]).complete
+
+
+def test_thousands_of_segments_are_refused() -> None:
+    with pytest.raises(ImageError, match="4096 segments"):
+        parse(b"\xff\xd8" + b"\xff\xfe\x00\x02" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xff\xd8\xff\xe0\x00\x04ab", "truncated"),
+        (b"\xff\xd8\xff\xda\x00\x02\xff\xd9", "undecodable"),
+        (b"\xff\xd8\xff\xc0\x00\x0b\x08\x00\x00\x00\x05\x01\x01\x11\x00\xff\xd9", "undecodable"),
+    ],
+)
+def test_headers_without_a_picture(data: bytes, reason: str) -> None:
+    with pytest.raises(ImageError) as caught:
+        parse(data)
+    assert caught.value.reason == reason

@@ -1,0 +1,216 @@
+"""The reader in DataLoader's worker processes: real ones, few and small."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Subset
+
+from packer.errors import DamageError
+from packer.reader import BatchStream, PackedDataset, WindowSampler
+
+# More workers than cores are slow, and here that is all they are.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+SHARDS = [[4, 0, 4], [3], [4, 4, 4]]
+Epoch = list[tuple[list[str], bytes, list[int]]]
+
+
+def epoch_of(batches: Any) -> Epoch:
+    """An epoch of (key, image, label) mini-batches, byte for byte."""
+    return [
+        (list(keys), images.numpy().tobytes(), labels.tolist()) for keys, images, labels in batches
+    ]
+
+
+def loader_of(stream: BatchStream, workers: int, context: str = "fork", **more: Any) -> Any:
+    more |= {"multiprocessing_context": context} if workers else {}
+    return DataLoader(stream, batch_size=None, num_workers=workers, **more)
+
+
+def stream_of(built: Any, batch_size: int = 4, **options: Any) -> BatchStream:
+    dataset = PackedDataset(built.root, **options.pop("dataset", {}))
+    return BatchStream(dataset, batch_size, fields=("key", "image", "label"), **options)
+
+
+def test_every_number_of_workers_gives_the_same_bytes(build_pack: Any, format_name: str) -> None:
+    """RD05, H501: forked after the parent has read, three epochs, workers 0, 1, 2, 5."""
+    built = build_pack(SHARDS, format_name)
+    stream = stream_of(built, tail="keep", window=2)
+    for epoch, workers in ((0, 1), (1, 2), (2, 5)):
+        stream.set_epoch(epoch)
+        expected = epoch_of(stream)
+        assert sorted(key for keys, _, _ in expected for key in keys) == sorted(built.keys)
+        loader = loader_of(stream, workers)
+        assert len(loader) == len(expected)
+        assert epoch_of(loader) == expected
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_set_epoch_reaches_persistent_workers(build_pack: Any, context: str) -> None:
+    """RD03, RD12, LM04: any way of starting them, after the parent has read; order as without."""
+    stream = stream_of(build_pack(SHARDS), window=2, seed=4)
+    loader = loader_of(stream, 2, context, persistent_workers=True)
+    seen = []
+    for epoch in (0, 1, 2, 3, 1):
+        stream.set_epoch(epoch)
+        seen.append(epoch_of(loader))
+        assert seen[-1] == epoch_of(stream)
+    assert len({str(epoch) for epoch in seen}) == 4
+
+
+def test_the_sampler_gives_the_same_in_a_dataloader(build_pack: Any) -> None:
+    built = build_pack(SHARDS)
+    dataset = PackedDataset(built.root, decode="numpy")
+    sampler = WindowSampler(dataset, 4, window=2)
+    loader: DataLoader[Any] = DataLoader(
+        dataset,  # type: ignore[arg-type]  # map-style by its methods, not by its base class
+        batch_sampler=sampler,
+        num_workers=2,
+        multiprocessing_context="fork",
+    )
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        found = [(images.numpy(), labels.tolist()) for images, labels in loader]
+        for (images, labels), samples in zip(found, sampler, strict=True):
+            assert labels == [built.labels[sample] for sample in samples]
+            assert np.array_equal(images, [built.pixels[sample] for sample in samples])
+
+
+def test_subsets_and_torchs_own_samplers(build_pack: Any) -> None:
+    built = build_pack(SHARDS)
+    part: Any = Subset(PackedDataset(built.root, decode="numpy"), [5, 2, 19])  # type: ignore[arg-type]
+    loader = DataLoader(part, batch_size=2, shuffle=True)
+    labels = [int(label) for _, labels in loader for label in labels]
+    assert sorted(labels) == sorted(built.labels[sample] for sample in (5, 2, 19))
+
+
+class Noise:
+    """Draws from every generator there is, one of them its own, made where it is made."""
+
+    def __init__(self) -> None:
+        self.generator = np.random.default_rng(0)
+
+    def __call__(self, image: Any) -> torch.Tensor:
+        drawn = (
+            self.generator.random(), np.random.random(), random.random(), torch.rand(()).item()
+        )  # fmt: skip
+        return torch.tensor(drawn, dtype=torch.float64)
+
+
+def noise_of(build_pack: Any, name: str, **options: Any) -> list[list[float]]:
+    built = build_pack([[4, 4]], name=name)
+    found = []
+    for rank in range(2):
+        torch.manual_seed(0)  # as training scripts do, on every rank
+        stream = stream_of(
+            built, 1, dataset={"transform": Noise()}, rank=rank, world_size=2, **options
+        )
+        for _, images, _ in loader_of(stream, 4):
+            found.append(images[0].tolist())
+    return found
+
+
+def test_no_two_workers_draw_the_same_numbers(build_pack: Any) -> None:
+    """RD01: 4 workers, 2 ranks; and the same seed gives the same numbers again."""
+    found = noise_of(build_pack, "first")
+    assert len(found) == 8
+    for column in zip(*found, strict=True):
+        assert len(set(column)) == 8
+    assert noise_of(build_pack, "second") == found
+
+
+THREADS = """
+import os, sys
+import cv2, numpy as np
+from torch.utils.data import DataLoader
+from packer.reader import BatchStream, PackedDataset
+from packer.reader.transforms import Resize
+
+def threads(label):
+    return len(os.listdir("/proc/self/task"))
+
+if __name__ == "__main__":
+    # What numpy's and OpenCV's BLAS start when they are imported; a forked child has none of it.
+    imported = threads(0)
+    if sys.argv[2] == "fork":
+        imported = 1
+        cv2.setNumThreads(4)
+        large = np.zeros((2000, 2000, 3), np.uint8)
+        cv2.resize(large, (700, 700), interpolation=cv2.INTER_AREA)
+    dataset = PackedDataset(sys.argv[1], transform=Resize(500), target_transform=threads)
+    loader = DataLoader(
+        BatchStream(dataset, 1), batch_size=None, num_workers=2, timeout=60,
+        multiprocessing_context=sys.argv[2],
+    )
+    print(max(int(labels[0]) for _, labels in loader) - imported)
+"""
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_neither_hang_nor_multiply_threads(
+    build_pack: Any, tmp_path: Path, context: str
+) -> None:
+    """CL06: OpenCV with threads in the parent before the fork, and loaded first in the worker."""
+    built = build_pack([[2, 2]], sizes=[(900, 900)])
+    script = tmp_path / "train.py"
+    script.write_text(THREADS)
+    done = subprocess.run(
+        [sys.executable, script, built.root, context],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    # Those with which multiprocessing sends the mini-batches and torch their memory.
+    assert int(done.stdout) <= 2
+
+
+class Memory:
+    """Anonymous memory of this process in KiB, every so many labels, in place of a label."""
+
+    EVERY = 10_000
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, label: int) -> int:
+        self.calls += 1
+        if self.calls % self.EVERY:
+            return 0
+        for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+            if line.startswith("Anonymous:"):
+                return int(line.split()[1])
+        raise AssertionError("no Anonymous in smaps_rollup")
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs smaps_rollup")
+def test_memory_does_not_grow_with_the_samples(fake_pack: Any) -> None:
+    """CL04: nothing a sample is copied or kept in a worker, whose index pages are shared."""
+    dataset = PackedDataset(fake_pack(200_000, 100), decode="bytes", target_transform=Memory())
+    index_bytes = dataset.pack.record.index_bytes
+    loader = loader_of(BatchStream(dataset, 1000), 2)
+    seen: list[list[int]] = [[], []]
+    for step, (_, labels) in enumerate(loader):
+        seen[step % 2] += [value for value in labels.tolist() if value]
+    for values in seen:
+        assert len(values) == 10
+        assert (values[-1] - values[0]) * 1024 < 0.1 * index_bytes
+
+
+def test_damage_in_a_worker_reaches_the_training_loop(build_pack: Any) -> None:
+    built = build_pack([[4, 4]], sizes=[(64, 40)])
+    stream = stream_of(built)
+    place = int(stream.dataset.pack.index["image.offset"][3]) + 5000
+    with built.shard(0).open("r+b") as file:
+        file.seek(place)
+        file.write(b"\1\2\3\4")
+    with pytest.raises(DamageError, match=r"batch 0, .*class3/3\.v1\.jpg"):
+        list(loader_of(stream, 1))

@@ -1,0 +1,88 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from packer import fsio
+from packer.errors import OutputError
+
+
+def test_publish_gives_the_final_name_and_leaves_no_temp(tmp_path: Path) -> None:
+    temp = fsio.write_temp(tmp_path, "a", b"one")
+    assert fsio.publish(temp, tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == b"one"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_publish_never_overwrites_and_the_first_wins(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"first")
+    temp = fsio.write_temp(tmp_path, "a", b"second")
+    assert not fsio.publish(temp, tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == b"first"
+    assert temp.exists()
+
+
+def test_publish_finds_its_own_retransmitted_success(tmp_path: Path) -> None:
+    """An NFS client may send a link call again whose answer was lost: EEXIST is then success."""
+    temp = fsio.write_temp(tmp_path, "a", b"one")
+    os.link(temp, tmp_path / "a")
+    assert fsio.publish(temp, tmp_path / "a")
+    assert not temp.exists()
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOTSUP, errno.EMLINK])
+def test_publish_renames_where_there_are_no_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(source: Path, target: Path) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "link", refuse)
+    temp = fsio.write_temp(tmp_path, "a", b"one")
+    assert fsio.publish(temp, tmp_path / "a")
+    again = fsio.write_temp(tmp_path, "a", b"two")
+    assert not fsio.publish(again, tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == b"one"
+
+
+def test_publish_bytes_accepts_equal_content_and_names_other_content(tmp_path: Path) -> None:
+    final = tmp_path / "a"
+    fsio.publish_bytes(tmp_path, final, b"one")
+    fsio.publish_bytes(tmp_path, final, b"one")
+    with pytest.raises(OutputError, match="already there with other content"):
+        fsio.publish_bytes(tmp_path, final, b"two")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_an_error_that_shows_only_at_fsync_is_reported_and_leaves_no_temp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """A full NFS server accepts every write and refuses at fsync."""
+
+    def refuse(fd: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OutputError, match=os.strerror(code)):
+        fsio.write_temp(tmp_path, "a", b"one")
+    assert not list(tmp_path.iterdir())
+
+
+def test_make_folder_names_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(OutputError, match="a file is in the way"):
+            fsio.make_folder(path)
+
+
+def test_temp_names_differ(tmp_path: Path) -> None:
+    assert len({fsio.temp_path(tmp_path, "a") for _ in range(100)}) == 100
+
+
+def test_sha256_file(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"abc")
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, B.1
+    assert fsio.sha256_file(path) == expected

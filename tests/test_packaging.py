@@ -1,0 +1,128 @@
+"""What is installed: packages against folders, the wheel's content, names and extras."""
+
+from __future__ import annotations
+
+import configparser
+import email.message
+import email.parser
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from importlib import metadata, resources
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+#: Package → folder, where that is not the package's own name.
+FOLDERS = {"packer.configs": "configs", "packer.recipes": "recipes"}
+
+
+@pytest.fixture(scope="module")
+def config() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    """The wheel, built offline from a copy: a build leaves folders where it runs."""
+    tree = tmp_path_factory.mktemp("tree")
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    for name in ("packer", "recipes", "configs"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-index"]
+    command += ["--no-build-isolation", "--wheel-dir", "dist", "."]
+    done = subprocess.run(
+        command, check=False, cwd=tree, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    (path,) = (tree / "dist").iterdir()
+    with zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+@pytest.fixture(scope="module")
+def wheel_metadata(wheel: zipfile.ZipFile) -> email.message.Message:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return email.parser.BytesParser().parsebytes(wheel.read(name))
+
+
+def test_packages_are_the_folders(config: configparser.ConfigParser) -> None:
+    """The list in setup.cfg is made by hand; a forgotten folder would be missing when installed."""
+    listed = config["options"]["packages"].split()
+    inits = [*(ROOT / "packer").rglob("__init__.py")]
+    folders = [".".join(path.parent.relative_to(ROOT).parts) for path in inits]
+    assert sorted(listed) == sorted([*folders, *FOLDERS])
+    code = {path.parent for path in (ROOT / "packer").rglob("*.py")}
+    assert code == {path.parent for path in inits}, "a folder of code without __init__.py"
+
+
+def test_package_folders(config: configparser.ConfigParser) -> None:
+    lines = config["options"]["package_dir"].split("\n")
+    assert [line for line in lines if line] == [f"{name} = {FOLDERS[name]}" for name in FOLDERS]
+    for folder in FOLDERS.values():
+        assert (ROOT / folder / "__init__.py").exists()
+
+
+def test_wheel_holds_everything(wheel: zipfile.ZipFile) -> None:
+    expected = {"packer/py.typed", "packer/formats/README.md"}
+    expected |= {str(path.relative_to(ROOT)) for path in (ROOT / "packer").rglob("*.py")}
+    for folder in FOLDERS.values():
+        data = [*(ROOT / folder).glob("*.yaml"), *(ROOT / folder).glob("*.py")]
+        expected |= {f"packer/{path.relative_to(ROOT)}" for path in data}
+    held = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert held == expected
+
+
+def test_recipes_and_configs_are_there(wheel: zipfile.ZipFile) -> None:
+    for package in FOLDERS:
+        prefix = package.replace(".", "/") + "/"
+        packed = {name for name in wheel.namelist() if name.startswith(prefix)}
+        installed = {prefix + path.name for path in resources.files(package).iterdir()}
+        data = {name for name in packed if name.endswith(".yaml")}
+        assert data
+        assert data == {name for name in installed if name.endswith(".yaml")}
+
+
+def test_names(wheel_metadata: email.message.Message, wheel: zipfile.ZipFile) -> None:
+    assert wheel_metadata["Name"] == "packer-shards"
+    assert wheel_metadata["Requires-Python"] == ">=3.10"
+    (name,) = (name for name in wheel.namelist() if name.endswith("/entry_points.txt"))
+    scripts = configparser.ConfigParser()
+    scripts.read_string(wheel.read(name).decode())
+    assert dict(scripts["console_scripts"]) == {"packer": "packer.cli:main"}
+
+
+def requirements(wheel_metadata: email.message.Message, extra: str) -> set[str]:
+    """Lower-case names of what an extra ("" = the base install) needs."""
+    found = set()
+    for line in wheel_metadata.get_all("Requires-Dist", []):
+        marker = re.search(r'extra == "([\w-]+)"', line)
+        if (marker[1] if marker else "") == extra:
+            found.add(re.split(r"[^\w.-]", line)[0].lower())
+    return found
+
+
+def test_base_install_changes_no_image_library(wheel_metadata: email.message.Message) -> None:
+    """Installing for reading must not replace a training environment's Pillow or opencv."""
+    assert requirements(wheel_metadata, "") == {"numpy", "simplejpeg", "click", "pyyaml"}
+
+
+def test_extras(wheel_metadata: email.message.Message) -> None:
+    assert {"convert", "torch", "test"} <= set(wheel_metadata.get_all("Provides-Extra", []))
+    convert = {"pillow-simd", "pillow", "opencv-python", "lmdb", "h5py", "webdataset", "joblib"}
+    assert requirements(wheel_metadata, "convert") == convert
+    assert requirements(wheel_metadata, "torch") == {"torch"}
+
+
+def test_one_version(wheel_metadata: email.message.Message) -> None:
+    import packer
+
+    assert wheel_metadata["Version"] == packer.__version__
+    assert metadata.version("packer-shards") == packer.__version__, "run scripts/setup --force"

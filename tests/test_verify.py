@@ -1,0 +1,111 @@
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from packer import registry
+from packer.convert import ConvertOptions, convert_dataset
+from packer.errors import DamageError, SourceError
+from packer.index import IndexFile
+from packer.input import open_input
+from packer.verify import VerifyOptions, verify_pack
+
+MakeTree = Callable[..., Path]
+JOBS = {"jobs": 1}
+
+
+@pytest.fixture(params=registry.names("formats"))
+def pack(tmp_path: Path, make_tree: MakeTree, request: pytest.FixtureRequest) -> Path:
+    options = ConvertOptions(
+        resize="48", batch_size=4, shard_size=16_000, jobs=1, format=request.param
+    )
+    convert_dataset(make_tree(classes=2, each=12), tmp_path / "pack", options)
+    return tmp_path / "pack"
+
+
+def _shard(pack: Path, number: int = 0) -> Path:
+    [found] = [
+        p for p in pack.glob(f"train-{number:06d}.*") if p.suffix in (".tar", ".lmdb", ".h5")
+    ]
+    return found
+
+
+def _verify(pack: Path, decode: bool = False) -> list[str]:
+    return verify_pack(pack, VerifyOptions(decode=decode, jobs=1)).damage
+
+
+def test_a_whole_pack_has_no_damage(pack: Path) -> None:
+    result = verify_pack(pack, VerifyOptions(decode=True, jobs=2))
+    assert result.damage == []
+    assert result.samples == result.decoded == 24
+    assert result.shards > 1
+
+
+def test_a_flipped_byte_names_shard_and_sample(pack: Path) -> None:
+    index = IndexFile(pack / "train.index")
+    offset = int(index["image.offset"][2] + index["image.size"][2] // 2)
+    with _shard(pack).open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)
+        file.seek(offset)
+        file.write(bytes([byte[0] ^ 0x55]))
+    damage = _verify(pack)
+    assert f"{_shard(pack)}: its SHA-256 differs" in damage
+    assert len(damage) >= 2  # a byte within the fingerprint refuses the whole shard
+
+
+def test_missing_cut_and_long_shards_are_all_named(pack: Path) -> None:
+    """TR07."""
+    first, second, third = (_shard(pack, number) for number in range(3))
+    first.unlink()
+    os.truncate(second, second.stat().st_size - 1024)
+    with third.open("ab") as file:
+        file.write(b"more")
+    damage = "\n".join(_verify(pack))
+    assert f"{first}: missing" in damage
+    assert f"{second}: has" in damage
+    assert f"{third}: has" in damage
+
+
+def test_swapped_index_is_named(pack: Path, tmp_path: Path) -> None:
+    """TR05."""
+    index = pack / "train.index"
+    data = bytearray(index.read_bytes())
+    data[-1] ^= 1
+    index.write_bytes(bytes(data))
+    assert any("train.index" in line and "SHA-256" in line for line in _verify(pack))
+
+
+def test_touched_times_are_no_damage(pack: Path) -> None:
+    for path in pack.iterdir():
+        os.utime(path, ns=(1, 1))
+    assert _verify(pack) == []
+
+
+def test_no_pack(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no such folder"):
+        _verify(tmp_path / "nowhere")
+    with pytest.raises(SourceError, match="not a pack"):
+        _verify(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(DamageError, match="not a readable manifest"):
+        _verify(tmp_path)
+
+
+def test_against_its_source(pack: Path, tmp_path: Path) -> None:
+    source = tmp_path / "photos"
+
+    def against() -> list[str]:
+        return verify_pack(pack, VerifyOptions(against=open_input(source), jobs=1)).damage
+
+    assert against() == []
+    first, second = sorted(source.rglob("*.jpg"))[:2]
+    shutil.copy(second, first)
+    [line] = [line for line in against() if "another picture" in line]
+    assert "001.class0/001_0001.jpg is another picture in the source" in line
+    shutil.copy(second, first.with_name("new.jpg"))
+    assert any("new.jpg is neither in the pack nor" in line for line in against())
+    second.unlink()
+    assert any("001_0002.jpg is in the pack but not in the source" in line for line in against())

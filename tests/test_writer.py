@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from packer import registry
+from packer.convert import ConvertOptions
+from packer.errors import ImageError, OutputError, UsageError
+from packer.manifest import read_manifest
+from packer.reader import PackedDataset
+from packer.verify import VerifyOptions, verify_pack
+from packer.writer import PackWriter
+
+
+def _pixels(
+    seed: int, width: int = 40, height: int = 30
+) -> "np.ndarray[tuple[int, ...], np.dtype[np.uint8]]":
+    level = np.random.default_rng(seed).integers(0, 256, (1, 1, 3), dtype=np.uint8)
+    return np.broadcast_to(level, (height, width, 3)).copy()
+
+
+@pytest.mark.parametrize("format_name", registry.names("formats"))
+def test_what_is_written_is_read(tmp_path: Path, format_name: str) -> None:
+    options = ConvertOptions(format=format_name, batch_size=4, shard_size=3000, codec="png")
+    with PackWriter(tmp_path / "pack", classes=["a", "b"], options=options) as writer:
+        for number in range(30):
+            split = "val" if number % 5 == 0 else "train"
+            writer.write(image=_pixels(number), label=number % 2, key=f"{number}.png", split=split)
+    assert not (tmp_path / "pack" / ".packer").exists()
+    for split, numbers in [
+        ("train", [n for n in range(30) if n % 5]),
+        ("val", list(range(0, 30, 5))),
+    ]:
+        dataset = PackedDataset(tmp_path / "pack", split, decode="numpy")
+        assert dataset.keys == [f"{number}.png" for number in numbers]
+        for sample, number in enumerate(numbers):
+            image, label = dataset[sample]
+            assert label == number % 2
+            assert (image == _pixels(number)).all()
+    assert not verify_pack(tmp_path / "pack", VerifyOptions(decode=True, jobs=1)).damage
+
+
+def test_bytes_pass_as_a_conversions_would(tmp_path: Path) -> None:
+    data = registry.load("codecs", "png").encode(_pixels(1, 300, 200), ConvertOptions().image)
+    options = ConvertOptions(resize="32", codec="png")
+    with PackWriter(tmp_path / "pack", options=options) as writer:
+        writer.write(image=data, key="bytes")
+        writer.write(image=_pixels(1, 300, 200), key="pixels")
+    dataset = PackedDataset(tmp_path / "pack", decode="numpy")
+    assert dataset[0][0].shape == (32, 48, 3)
+    assert (dataset[0][0] == dataset[1][0]).all()
+    assert dataset[0][1] == -1
+
+
+def test_wrong_samples_are_refused_and_cost_nothing(tmp_path: Path) -> None:
+    with PackWriter(tmp_path / "pack", classes=["a"]) as writer:
+        writer.write(image=_pixels(0), key="one", label=0)
+        with pytest.raises(UsageError, match="'one' was written already"):
+            writer.write(image=_pixels(1), key="one", label=0)
+        with pytest.raises(UsageError, match="label 1 of 'two' is none of 1 classes"):
+            writer.write(image=_pixels(1), key="two", label=1)
+        with pytest.raises(UsageError, match="cannot name a split"):
+            writer.write(image=_pixels(1), key="two", split="../etc")
+        with pytest.raises(ImageError, match="undecodable|unsupported"):
+            writer.write(image=b"no picture", key="two")
+        with pytest.raises(ImageError, match="not H×W×3 uint8"):
+            writer.write(image=np.zeros((3, 4), np.uint8), key="two")
+        writer.write(image=_pixels(1), key="two", label=0)
+    assert read_manifest(tmp_path / "pack").counts["packed"] == 2
+
+
+def test_leaving_by_an_exception_leaves_nothing(tmp_path: Path) -> None:
+    options = ConvertOptions(batch_size=2, shard_size=1)
+    with (
+        pytest.raises(RuntimeError, match="mine"),
+        PackWriter(tmp_path / "pack", options=options) as writer,
+    ):
+        for number in range(5):
+            writer.write(image=_pixels(number), key=str(number))
+        raise RuntimeError("mine")
+    assert not list((tmp_path / "pack").iterdir())
+
+
+def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("precious")
+    for out in (tmp_path, tmp_path / "thesis.txt"):
+        with pytest.raises((UsageError, OutputError), match="not an empty folder"):
+            PackWriter(out)
+
+
+def test_an_empty_pack_is_a_pack(tmp_path: Path) -> None:
+    with PackWriter(tmp_path / "pack"):
+        pass
+    assert read_manifest(tmp_path / "pack").counts["packed"] == 0

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
-from packer.packing.batch import BatchResult, BatchTask
 from packer.columns import read_path
 from packer.input import Input
-from packer.packing.job import Job, make_job
 from packer.manifest import LEDGER_NAME, Manifest
 from packer.options import ConvertOptions
+from packer.packing.batch import BatchResult, BatchTask
+from packer.packing.job import Job, make_job
 from packer.packing.pool import Pool
+from packer.packing.state import describe_difference, skip_from_json
 from packer.reader.pack import Pack
 from packer.reporting import Progress, Reporter
-from packer.packing.state import describe_difference, skip_from_json
 from packer.types import display_path
 
 

@@ -16,6 +16,7 @@ Of a split besides, as offsets are within a shard:
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -203,6 +204,15 @@ def read_record(index: IndexFile) -> ShardRecord:
 def stored_fields(fields: Iterable[Field]) -> list[str]:
     """Names of the fields that are kept as bytes (labels are a column of their own)."""
     return [entry.name for entry in fields if entry.kind != "label"]
+
+
+def fingerprint(descriptor: int, size: int) -> tuple[int, int]:
+    """CRC-32 of the first and of the last FINGERPRINT_BYTES of an open file of `size` bytes."""
+    length = min(size, FINGERPRINT_BYTES)
+    return (
+        zlib.crc32(os.pread(descriptor, length, 0)),
+        zlib.crc32(os.pread(descriptor, length, size - length)),
+    )
 
 
 def read_path(index: IndexFile, sample: int) -> bytes:

@@ -9,20 +9,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packer.packing.batch import BatchResult, describe_batch, make_batch
 from packer import formats
 from packer.errors import OutputError, PackerError, TooManySkipped, UsageError
-from packer.packing.finish import FinishedSplit, count, finish_pack, finish_split
 from packer.fsio import make_folder, remove_if_there
 from packer.imaging import libraries
 from packer.input import Input, open_input
-from packer.packing.job import Job, make_job
-from packer.packing.lock import Lock
 from packer.manifest import NAME, Manifest, read_manifest
 from packer.options import ConvertOptions
+from packer.packing.batch import BatchResult, describe_batch, make_batch
+from packer.packing.finish import FinishedSplit, count, finish_pack, finish_split
+from packer.packing.job import Job, make_job
+from packer.packing.lock import Lock
 from packer.packing.plan import ShardPlan
 from packer.packing.pool import Pool
-from packer.reporting import Progress, Reporter
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
 from packer.packing.state import (
     PLAN_NAME,
@@ -33,6 +32,7 @@ from packer.packing.state import (
     remove_work_folder,
     write_state,
 )
+from packer.reporting import Progress, Reporter
 from packer.types import Skip, display_path
 
 __all__ = ["ConvertOptions", "ConvertResult", "convert_dataset"]
@@ -86,7 +86,7 @@ def convert_dataset(
     reporter = reporter or Reporter()
     libraries.require_converting()
     formats.require(options.format)
-    if warning := libraries.warning():
+    if warning := libraries.overlap_warning():
         reporter.warn(warning)
     given = source if isinstance(source, Input) else open_input(source)
     folder = Path(out).absolute()

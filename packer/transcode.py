@@ -13,7 +13,7 @@ from packer.imaging.probe import probe, require_pixel_count
 from packer.imaging.resize import Geometry, geometry, resize
 from packer.imaging.sniff import EXTENSIONS
 from packer.options import ImageOptions
-from packer.types import Encoded, Pixels, Pixels
+from packer.types import Encoded, Pixels
 
 
 def transcode(data: bytes, options: ImageOptions, extension: str = "") -> Encoded:
@@ -55,23 +55,6 @@ def transcode(data: bytes, options: ImageOptions, extension: str = "") -> Encode
 
 
 def transcode_pixels(pixels: Pixels, options: ImageOptions) -> Encoded:
-    """Resize and encode a picture that is decoded already.
-
-    Args:
-        pixels: H×W×3 uint8, RGB, upright.
-        options: What is asked for.
-
-    Raises:
-        ImageError: The picture cannot be stored.
-    """
-    height, width = pixels.shape[:2]
-    codec = load_codec(options.codec)
-    plan = _plan((width, height), codec, options)
-    resized = resize(np.ascontiguousarray(pixels), options)
-    return Encoded(codec.encode(resized, options), *plan.size)
-
-
-def transcode_pixels(pixels: Pixels, options: ImageOptions) -> Encoded:
     """Resize and encode a picture that was never in a file.
 
     Args:
@@ -87,7 +70,8 @@ def transcode_pixels(pixels: Pixels, options: ImageOptions) -> Encoded:
     require_pixel_count(width, height)
     codec = load_codec(options.codec)
     plan = _plan((width, height), codec, options)
-    return Encoded(codec.encode(resize(pixels, options), options), *plan.size)
+    resized = resize(np.ascontiguousarray(pixels), options)
+    return Encoded(codec.encode(resized, options), *plan.size)
 
 
 def _plan(size: tuple[int, int], codec: Codec, options: ImageOptions) -> Geometry:

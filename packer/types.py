@@ -27,8 +27,10 @@ class Encoded:
         width: Of the stored picture, in pixels.
         height: Of the stored picture, in pixels.
         notes: What was done beyond the plain path, for the summary: "turned" (EXIF orientation
-            applied), "kept" (coded pixels taken over), "gray", "cmyk", "alpha", "16-bit", "icc",
-            "animation" (first frame), "extension" (content differs from the file name).
+            applied), "kept" (coded pixels taken over), "gray", "cmyk", "alpha", "16-bit", "icc"
+            (converted to sRGB), "icc-ignored" (its profile is broken), "animation" (first
+            frame), "warnings" (a decoder complained, yet read it whole), "extension" (content
+            differs from the file name).
     """
 
     payload: bytes
@@ -114,7 +116,8 @@ class Listing:
         folders: All folders that could be a class or split, empty ones too, relative paths of
             one or two parts, sorted.
         ignored: Files that are no candidates, counted by reason: "hidden", "extension",
-            "litter" (named by the recipe), "special" (FIFO, socket, device), "broken-link".
+            "litter" (named by the recipe), "special" (FIFO, socket, device), "broken-link",
+            "link-loop".
         ignored_examples: Some paths a reason, at most five each, for the summary.
     """
 

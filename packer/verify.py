@@ -13,11 +13,11 @@ from pathlib import Path
 
 from packer import registry
 from packer.against import compare_source
-from packer.packing.batch import describe_batch, make_batch
 from packer.errors import DamageError, ImageError, PackerError
 from packer.fsio import sha256_file
 from packer.input import Input
 from packer.manifest import Manifest, SplitRecord, read_manifest
+from packer.packing.batch import describe_batch, make_batch
 from packer.packing.pool import Pool
 from packer.reader.pack import Pack
 from packer.reader.payloads import Payloads

@@ -21,14 +21,14 @@ import packer
 from packer import formats, registry
 from packer.columns import ShardRecord, index_name
 from packer.errors import ImageError, PackerError, UsageError
-from packer.packing.finish import FinishedSplit, count, finish_pack, finish_split
 from packer.fsio import make_folder, remove_if_there
 from packer.imaging import libraries
+from packer.manifest import Manifest
+from packer.options import ConvertOptions
+from packer.packing.finish import FinishedSplit, count, finish_pack, finish_split
 from packer.packing.job import image_fields
 from packer.packing.labels import SPLIT_NAME
 from packer.packing.lock import Lock
-from packer.manifest import Manifest
-from packer.options import ConvertOptions
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
 from packer.packing.state import remove_work_folder
 from packer.transcode import transcode, transcode_pixels

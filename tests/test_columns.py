@@ -14,6 +14,7 @@ from packer.columns import (
     ShardRecord,
     encode_shard_index,
     encode_split_index,
+    fingerprint,
     index_name,
     read_path,
     read_record,
@@ -216,3 +217,13 @@ def test_index_name(name: str, index: str) -> None:
 
 def test_stored_fields() -> None:
     assert stored_fields(FIELDS) == ["image", "extra"]
+
+
+def test_fingerprint_of_files_around_its_length(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    for size in (0, 1, 8192, 8193, 100_000):
+        data = bytes(n % 251 for n in range(size))
+        path.write_bytes(data)
+        with path.open("rb") as file:
+            found = fingerprint(file.fileno(), size)
+        assert found == (zlib.crc32(data[:8192]), zlib.crc32(data[-8192:] if size else b""))

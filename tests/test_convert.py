@@ -57,11 +57,12 @@ def test_same_bytes_for_any_jobs_backend_and_source(
     _convert(tree, tmp_path / "one", format=format_name)
     expected = digest_tree(tmp_path / "one")
     assert len(expected) > 8
-    for name, source, changes in [
+    others: list[tuple[str, Path, dict[str, object]]] = [
         ("two", tree, {"jobs": 2}),
         ("threads", tree, {"jobs": 2, "backend": "threading"}),
         ("archive", tmp_path / "photos.tar", {}),
-    ]:
+    ]
+    for name, source, changes in others:
         _convert(source, tmp_path / name, format=format_name, **changes)
         assert digest_tree(tmp_path / name) == expected, name
 
@@ -116,7 +117,7 @@ def test_a_truncated_picture_is_in_the_ledger_and_counts_add_up(
     counts = manifest.counts
     assert (counts["planned"], counts["packed"], counts["skipped"]) == (22, 21, 1)
     assert sum(split.samples for split in manifest.splits.values()) == 21
-    [skip] = [json.loads(line) for line in (tmp_path / "pack/skipped.jsonl").open()]
+    [skip] = map(json.loads, (tmp_path / "pack" / "skipped.jsonl").read_text().splitlines())
     assert skip["path"] == "001.class0/broken0.jpg"
     assert skip["reason"] == "truncated"
     with pytest.raises(PackerError, match=r"001.class0/broken0.jpg: truncated"):
@@ -126,11 +127,10 @@ def test_a_truncated_picture_is_in_the_ledger_and_counts_add_up(
 def test_litter_is_ignored_and_counted(tmp_path: Path, make_tree: MakeTree) -> None:
     """CV14, CV15, CV19."""
     tree = make_tree(classes=2, each=4)
+    shutil.copy(tree / "001.class0" / "001_0001.jpg", tree / "002.class1" / "UPPER.JPG")
     for name in (".DS_Store", "._001_0001.jpg", "Thumbs.db", "desktop.ini", "RENAME2"):
         (tree / "001.class0" / name).write_bytes(b"x" * 100)
     (tree / "002.class1" / "greg" / "vision309").mkdir(parents=True)
-    upper = tree / "002.class1" / "UPPER.JPG"
-    upper.write_bytes(sorted(tree.rglob("*.jpg"))[0].read_bytes())
     manifest = _convert(tree, tmp_path / "pack")
     assert manifest.classes == ("001.class0", "002.class1")
     assert manifest.counts["packed"] == 9

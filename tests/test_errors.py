@@ -54,7 +54,7 @@ def test_interrupts_exit_as_shells_do(number: signal.Signals) -> None:
 @pytest.mark.parametrize("kind", _all_classes())
 def test_survives_process_borders(kind: type[PackerError]) -> None:
     error = _example(kind)
-    for back in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301, our own
+    for back in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(back) is kind
         assert str(back) == str(error)
         assert vars(back) == vars(error)

@@ -47,7 +47,7 @@ def test_counts_that_differ_from_the_recipes_are_told_by_how_much(
 
 def test_what_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SourceError, match="no such folder, archive or recipe.*'caltech256'"):
+    with pytest.raises(SourceError, match=r"no such folder, archive or recipe.*'caltech256'"):
         open_input("caltech25")
     with pytest.raises(SourceError, match="no recipe, so --src has no meaning"):
         open_input("./photos", src=tmp_path)

@@ -19,7 +19,7 @@ JOBS = {"jobs": 1}
 @pytest.fixture(params=registry.names("formats"))
 def pack(tmp_path: Path, make_tree: MakeTree, request: pytest.FixtureRequest) -> Path:
     options = ConvertOptions(
-        resize="48", batch_size=4, shard_size=16_000, jobs=1, format=request.param
+        resize="48", batch_size=4, shard_size=8_000, jobs=1, format=request.param
     )
     convert_dataset(make_tree(classes=2, each=12), tmp_path / "pack", options)
     return tmp_path / "pack"

@@ -39,7 +39,7 @@ class _Verbs(click.Group):
 @click.option("-v", "--verbose", is_flag=True, help="With --version: the imaging libraries too.")
 @click.pass_context
 def packer(ctx: click.Context, show_version: bool, verbose: bool) -> None:
-    """Turn an image folder into sequential shards with a batch-level index, to train from.
+    r"""Turn an image folder into sequential shards with a batch-level index, to train from.
 
     \b
         packer convert caltech256 --resize 256
@@ -65,38 +65,38 @@ def run(arguments: list[str]) -> int:
             stream.reconfigure(errors="surrogateescape")
     try:
         packer.main(arguments, prog_name="packer", standalone_mode=False)
-        _flush()
-    except PackerError as error:
-        _say(error)
-        return error.exit_code
+        sys.stdout.flush()  # a full disk behind `>` shows only here, and must not exit with 0
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except click.Abort:
-        return 128 + signal.SIGINT
-    except BrokenPipeError:
-        # The reader has enough (`packer ls PACK | head`): not an error, and nothing to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _EXIT_BROKEN_PIPE
+    except (PackerError, click.Abort, OSError) as error:
+        return _exit_code(error)
     return 0
+
+
+def _exit_code(error: PackerError | click.Abort | OSError) -> int:
+    """Say what went wrong, in one line, and what that is for the shell."""
+    if isinstance(error, click.Abort):
+        return 128 + signal.SIGINT
+    if isinstance(error, PackerError):
+        _say(error)
+        return error.exit_code
+    # Python's own last flush of what could not be written would fail and print again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        # The reader has enough (`packer ls PACK | head`): not an error, and nothing to say.
+        return _EXIT_BROKEN_PIPE
+    where = f"{error.filename}: " if error.filename else ""
+    _say(PackerError(f"{where}{error.strerror or error}"))
+    return PackerError.exit_code
 
 
 def _interrupt(number: int, frame: types.FrameType | None) -> None:
     """Unwind on the first signal; the second one ends the process as it would any other."""
     signal.signal(number, signal.SIG_DFL)
     raise Interrupted(number)
-
-
-def _flush() -> None:
-    """A full disk behind `>` shows only when the output is flushed; it must not exit with 0."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise PackerError(f"standard output: {error.strerror}") from error
 
 
 def _say(error: PackerError) -> None:

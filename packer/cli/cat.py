@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import click
 
@@ -46,5 +46,5 @@ def command(pack: Path, key: str) -> None:
 
 
 def _hint(key: str, keys: list[str]) -> str:
-    near = [other for other in keys if os.path.basename(other) == os.path.basename(key)]
+    near = [other for other in keys if PurePosixPath(other).name == PurePosixPath(key).name]
     return suggestion(key, near) if near else f"packer ls lists all {len(keys)}"

@@ -13,10 +13,10 @@ _COLUMNS = ("key", "split", "label", "class", "width", "height", "bytes")
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.option("--split", metavar="NAME", help="Of this split only.")
 def command(pack: Path, split: str | None) -> None:
-    """List a pack's samples as tab-separated lines, in the order of the pack.
+    r"""List a pack's samples as tab-separated lines, in the order of the pack.
 
     Columns: key, split, label, class, width, height, bytes. Tabs, newlines and backslashes in
-    names are written as \\t, \\n and \\\\.
+    names are written as \t, \n and \\.
     """
     from packer.manifest import read_manifest
     from packer.reader.pack import Pack

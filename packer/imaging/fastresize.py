@@ -8,7 +8,6 @@ Pillow's bilinear filter, whose support grows with the scale.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -36,35 +35,12 @@ def resize(pixels: Pixels, width: int, height: int) -> Pixels:
     return _resizer()(pixels, width, height)
 
 
-def keep_to_one_thread() -> None:
-    """Keep OpenCV from using threads of its own in this process, loaded already or later here.
-
-    For worker processes: there are as many of them as cores, and a child made by fork has only
-    the memory of its parent's thread pool.
-    """
-    global _one_thread  # noqa: PLW0603 - OpenCV's setting is one of the process, too
-    _one_thread = True
-    cv2 = sys.modules.get("cv2")
-    if cv2 is not None:
-        _stop_threads(cv2)
-
-
-_one_thread = False
-
-
-def _stop_threads(cv2: Any) -> None:
-    # 0, not 1: at 1 OpenCV joins its pool's threads, and in a forked child that waits for ever.
-    cv2.setNumThreads(0)
-
-
 @functools.cache
 def _resizer() -> Callable[[Pixels, int, int], Pixels]:
     try:
         cv2 = load_cv2()
     except MissingDependency:
         return _pillow_resizer()
-    if _one_thread:
-        _stop_threads(cv2)
     return functools.partial(_with_opencv, cv2)
 
 

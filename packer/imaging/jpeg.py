@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,10 +98,8 @@ def _decode_without_end(data: bytes, head: Head) -> Array:
     has nothing to complain of. A progressive one may lack scans, which nothing would tell.
     """
     if head.coding in _SEQUENTIAL:
-        try:
+        with contextlib.suppress(ValueError):  # then pixel data are missing too
             return decode_strict(data + b"\xff\xd9", head)
-        except ValueError:
-            pass  # pixel data are missing too
     raise ImageError("truncated", "JPEG that was cut before its end")
 
 

@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import platform
 import re
+import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -48,10 +49,11 @@ def import_pillow() -> ModuleType:
         raise MissingDependency("converting needs Pillow, which is not installed", _INSTALL)
     where = spec.origin or ", ".join(spec.submodule_search_locations or ())
     try:
-        image = importlib.import_module("PIL.Image")
-        # Registers the formats, and fails where the C part is another version's.
-        image.preinit()
-        image.new("RGB", (2, 2)).resize((1, 1), image.Resampling.BICUBIC)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of what it then raises
+            image = importlib.import_module("PIL.Image")
+            image.preinit()  # imports the formats, of which some may be another version's
+            image.new("RGB", (2, 2)).resize((1, 1), image.Resampling.BICUBIC)
     except Exception as error:  # a mixture of versions fails in any way
         text = " ".join(str(error).split())
         raise MissingDependency(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from types import ModuleType
 
@@ -25,15 +26,29 @@ def load_cv2() -> ModuleType:
             f"OpenCV cannot be imported: {error}", "pip install opencv-python-headless"
         ) from None
     cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    if _one_thread:
+        _stop_threads(cv2)
     return cv2
 
 
-def limit_threads() -> None:
-    """Keep OpenCV to the calling thread: the workers are the parallel part, and its pool must not
-    multiply with their number.
+def keep_to_one_thread() -> None:
+    """Keep OpenCV from using threads of its own in this process, loaded already or later.
+
+    For worker processes: there are as many of them as cores, and a child made by fork has only
+    the memory of its parent's thread pool.
     """
-    # 0, not 1: at 1 OpenCV joins its pool's threads, which in a forked child never ends.
-    load_cv2().setNumThreads(0)
+    global _one_thread  # noqa: PLW0603 - OpenCV's setting is one of the process, too
+    _one_thread = True
+    if "cv2" in sys.modules:
+        _stop_threads(load_cv2())
+
+
+_one_thread = False
+
+
+def _stop_threads(cv2: ModuleType) -> None:
+    # 0, not 1: at 1 OpenCV joins its pool's threads, and in a forked child that waits for ever.
+    cv2.setNumThreads(0)
 
 
 def decode_unchanged(data: bytes | memoryview) -> Array:

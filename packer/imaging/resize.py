@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from packer.errors import ImageError
 from packer.imaging.decode import Decoded
@@ -12,7 +13,13 @@ from packer.imaging.probe import PIXEL_LIMIT
 from packer.options import MAX_SIDE, ImageOptions
 from packer.types import Pixels
 
-Size = tuple[int, int]
+Size: TypeAlias = tuple[int, int]
+
+# Filters with a jump at their edge: Pillow holds boxes in 32-bit floats, and a box that is rounded
+# moves a whole pixel in or out, so the cut is made after scaling.
+_STEPPED = ("nearest", "box")
+# … unless the scaled picture is so large, being long and thin, that it should not be made whole.
+_WHOLE_LIMIT = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +119,13 @@ def _resample(picture: Decoded, plan: Geometry, options: ImageOptions) -> Pixels
     from PIL import Image
 
     image = from_pixels(picture.pixels)
+    resample = Image.Resampling[options.filter.upper()]
     part = (min(plan.size[0], plan.scaled[0]), min(plan.size[1], plan.scaled[1]))
-    box = _source_box(picture, plan, part)
-    scaled = image.resize(part, Image.Resampling[options.filter.upper()], box=box)
+    if options.filter in _STEPPED and plan.scaled[0] * plan.scaled[1] <= _WHOLE_LIMIT:
+        scaled = image.resize(plan.scaled, resample, box=picture.box)
+        scaled = scaled.crop((*plan.cut, plan.cut[0] + part[0], plan.cut[1] + part[1]))
+    else:
+        scaled = image.resize(part, resample, box=_source_box(picture, plan, part))
     if part == plan.size:
         return to_pixels(scaled)
     canvas = Image.new("RGB", plan.size, options.background)

@@ -12,13 +12,13 @@ from typing import Any
 
 import packer
 from packer import registry
-from packer.packing.batch import BatchTask, Slot
 from packer.errors import SourceError
 from packer.imaging import libraries
 from packer.input import Input
-from packer.packing.labels import Labelling, label_candidates
 from packer.manifest import Manifest, SplitRecord
 from packer.options import ConvertOptions
+from packer.packing.batch import BatchTask, Slot
+from packer.packing.labels import Labelling, label_candidates
 from packer.packing.plan import Plan, ShardPlan, listing_digest, make_plan
 from packer.reporting import Reporter
 from packer.types import Field, Listing

@@ -232,7 +232,7 @@ def _missing(
     lines = []
     for number in which:
         present = np.bincount(labels[(splits == number) & (labels >= 0)], minlength=len(classes))
-        absent = [os.fsdecode(classes[index]) for index in np.flatnonzero(present == 0)]
+        absent = [os.fsdecode(classes[index]) for index in np.flatnonzero(present == 0).tolist()]
         if absent:
             shown = ", ".join(absent[:5]) + (" …" if len(absent) > 5 else "")
             lines.append(f"{names[number]} has no picture of {len(absent)} classes: {shown}")

@@ -1,8 +1,9 @@
 """Who may write to an output folder: one run, or one run a part.
 
 A lock is a file that is linked to its name with its content in it, which has one winner on every
-file system, NFS v3 included. It says who holds it. A holder of this machine that is dead is replaced; of another machine nothing
-can be known, so the message says what to remove once it is surely dead.
+file system, NFS v3 included. It says who holds it. A holder of this machine that is dead is
+replaced; of another machine nothing can be known, so the message says what to remove once it is
+surely dead.
 """
 
 from __future__ import annotations

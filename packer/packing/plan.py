@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from packer.packing.labels import Labelling, hash_paths
 from packer.options import ConvertOptions, ImageOptions
+from packer.packing.labels import Labelling, hash_paths
 from packer.types import Array, Listing
 
 #: Bits a pixel of a JPEG at 4:2:0 by quality, over photographs resized to 256 pixels; only a

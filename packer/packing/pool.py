@@ -149,4 +149,7 @@ class Pool(Generic[T, R]):
 
 def _start_worker() -> None:
     """In a new worker process: Ctrl-C reaches the whole terminal group, but is the parent's."""
+    from packer.imaging.opencv import keep_to_one_thread
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    keep_to_one_thread()

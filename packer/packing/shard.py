@@ -5,16 +5,15 @@ The index is published first, so the shard's final name alone says that both are
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from packer import registry
 from packer.columns import (
-    FINGERPRINT_BYTES,
     ShardColumns,
     ShardRecord,
     encode_shard_index,
+    fingerprint,
     index_name,
 )
 from packer.errors import OutputError
@@ -79,7 +78,7 @@ class ShardBuilder:
                 name=self.name,
                 size=self._temp.stat().st_size,
                 sha256=sha256_file(self._temp),
-                fingerprint=fingerprint(self._temp),
+                fingerprint=_fingerprint(self._temp),
                 samples=self.samples,
                 batches=len(self._columns.counts),
             )
@@ -108,9 +107,6 @@ class ShardBuilder:
         remove_if_there(self._temp)
 
 
-def fingerprint(path: Path) -> tuple[int, int]:
-    """CRC-32 of the first and of the last FINGERPRINT_BYTES of a file."""
+def _fingerprint(path: Path) -> tuple[int, int]:
     with path.open("rb") as file:
-        head = file.read(FINGERPRINT_BYTES)
-        file.seek(max(0, path.stat().st_size - FINGERPRINT_BYTES))
-        return zlib.crc32(head), zlib.crc32(file.read())
+        return fingerprint(file.fileno(), path.stat().st_size)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,7 +149,7 @@ def remove_work_folder(out: Path, keep: Sequence[str] = ()) -> None:
         if ours and entry.name not in keep:
             entry.unlink(missing_ok=True)
     if not any(folder.iterdir()):
-        os.rmdir(folder)
+        folder.rmdir()
 
 
 def _short(value: Any) -> str:

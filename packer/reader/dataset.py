@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
-from packer.imaging.fastresize import keep_to_one_thread
+from packer.imaging.opencv import keep_to_one_thread
 from packer.reader import ranks, seeding
 from packer.reader.decoding import IMAGE, Decoder
 from packer.reader.hashing import Draws
@@ -67,13 +68,13 @@ class PackedDataset:
         self.target_transform = target_transform
         self.classes = list(self.pack.manifest.classes)
         self.class_to_idx = {name: label for label, name in enumerate(self.classes)}
-        self._rank: int | None = None  # once told; else asked for when it matters
+        self._rank = 0  # as known where it was pickled
         self._entered = 0  # the process whose random streams are set up
 
     def __len__(self) -> int:
         return len(self.pack)
 
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
+    def __getitem__(self, index: SupportsIndex) -> tuple[Any, Any]:
         """(image, label) of one sample; counts from the end when negative.
 
         Raises:
@@ -82,7 +83,7 @@ class PackedDataset:
         """
         return self.__getitems__([index])[0]
 
-    def __getitems__(self, indices: Sequence[int]) -> list[tuple[Any, Any]]:
+    def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[tuple[Any, Any]]:
         """(image, label) of several samples, in their order; raises as `__getitem__`."""
         rank = self.enter_process()
         samples = [self._sample(index) for index in indices]
@@ -144,7 +145,7 @@ class PackedDataset:
             The rank.
         """
         if rank is None:
-            rank = self._rank if self._rank is not None else ranks.resolve(None, None)[0]
+            rank = self._known_rank()
         if self._entered != os.getpid():
             self._entered = os.getpid()
             seeding.separate((*self.decoder.others, self.target_transform), rank)
@@ -153,9 +154,12 @@ class PackedDataset:
         return rank
 
     def __getstate__(self) -> dict[str, Any]:
-        # A spawned worker has no process group to ask for its rank.
-        rank = self._rank if self._rank is not None else ranks.resolve(None, None)[0]
-        return {**self.__dict__, "_rank": rank, "_entered": 0}
+        return {**self.__dict__, "_rank": self._known_rank(), "_entered": 0}
+
+    def _known_rank(self) -> int:
+        # A spawned worker has no process group to ask: it was told when it was pickled. A spawned
+        # rank was told what its parent knew, nothing: it can ask.
+        return ranks.resolve(None, None)[0] or self._rank
 
     def __repr__(self) -> str:
         return (
@@ -163,8 +167,8 @@ class PackedDataset:
             f"{len(self.classes)} classes, decode={self.decoder.decode!r}"
         )
 
-    def _sample(self, index: int) -> int:
-        count = len(self)
-        if not -count <= index < count:
-            raise IndexError(f"sample {index} of {count}")
-        return int(index) % count
+    def _sample(self, index: SupportsIndex) -> int:
+        count, number = len(self), operator.index(index)
+        if not -count <= number < count:
+            raise IndexError(f"sample {number} of {count}")
+        return number % count

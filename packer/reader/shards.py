@@ -11,13 +11,12 @@ import contextlib
 import errno
 import os
 import threading
-import zlib
 from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
 
-from packer.columns import FINGERPRINT_BYTES
+from packer.columns import fingerprint
 from packer.errors import DamageError, PackerError
 from packer.reader.pack import Pack
 
@@ -151,7 +150,7 @@ class ShardFiles:
         if before == identity:
             return
         record = self._pack.record.shards[shard]
-        found = _fingerprint(opened, status.st_size)
+        found = fingerprint(opened.number, status.st_size)
         if status.st_size != record.size or found != record.fingerprint:
             index = self._pack.root / self._pack.record.index
             raise DamageError(
@@ -162,15 +161,6 @@ class ShardFiles:
             )
         self._identity[shard] = identity
         self.changes += before is not None
-
-
-def _fingerprint(opened: _Descriptor, size: int) -> tuple[int, int]:
-    """As `packer.columns.ShardRecord.fingerprint`."""
-    length = min(size, FINGERPRINT_BYTES)
-    head, tail = memoryview(bytearray(length)), memoryview(bytearray(length))
-    _read_exactly(opened, 0, head)
-    _read_exactly(opened, size - length, tail)
-    return zlib.crc32(head), zlib.crc32(tail)
 
 
 def _read_exactly(opened: _Descriptor, offset: int, buffer: memoryview) -> int:

@@ -23,8 +23,8 @@ def _draw_photo(width: int, height: int, seed: int = 0) -> Pixels:
 
     def noise() -> Array:
         spectrum = np.fft.fft2(rng.standard_normal((height, width))) / distance**1.2
-        layer = np.fft.ifft2(spectrum).real
-        return layer / layer.std()
+        layer: Array = np.fft.ifft2(spectrum).real
+        return layer / float(layer.std())
 
     x, y = np.linspace(-1, 1, width)[None, :], np.linspace(-1, 1, height)[:, None]
     brightness = 128 + 35 * noise() + 25 * y

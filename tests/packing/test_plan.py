@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.packing.labels import label_candidates
 from packer.options import ConvertOptions
+from packer.packing.labels import label_candidates
 from packer.packing.plan import Plan, estimate_bytes, listing_digest, make_plan
 from packer.types import Listing
 
@@ -34,8 +34,8 @@ def test_every_candidate_has_one_slot_and_every_slot_one_batch(
     options = ConvertOptions(batch_size=batch_size, shard_size=shard_size, split=split, order=order)
     plan = _plan(_listing(count), options)
     assert sorted(plan.candidate) == list(range(count))
-    slots = [s for shard in plan.shards() for first, end in shard.batches for s in range(first, end)]
-    assert slots == list(range(count))
+    spans = [span for shard in plan.shards() for span in shard.batches]
+    assert [slot for first, end in spans for slot in range(first, end)] == list(range(count))
     for shard in plan.shards():
         sizes = [end - first for first, end in shard.batches]
         assert all(size == batch_size for size in sizes[:-1])

@@ -6,7 +6,7 @@ import pytest
 from packer import registry
 from packer.errors import OutputError
 from packer.index import IndexFile
-from packer.packing.shard import WORK_FOLDER, ShardBuilder, fingerprint
+from packer.packing.shard import WORK_FOLDER, ShardBuilder
 from packer.types import Field, Sample
 
 FIELDS = (Field("image", "image", "jpg", "jpeg"), Field("label", "label", "cls"))
@@ -73,12 +73,3 @@ def test_abort_leaves_nothing(tmp_path: Path, format_name: str, finished: bool) 
         builder.finish()
     builder.abort()
     assert not list((tmp_path / WORK_FOLDER).iterdir())
-
-
-def test_fingerprint_of_files_around_its_length(tmp_path: Path) -> None:
-    path = tmp_path / "f"
-    for size in (0, 1, 8192, 8193, 100_000):
-        data = bytes(n % 251 for n in range(size))
-        path.write_bytes(data)
-        tail = data[-8192:] if size else b""
-        assert fingerprint(path) == (zlib.crc32(data[:8192]), zlib.crc32(tail))

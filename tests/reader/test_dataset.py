@@ -120,6 +120,21 @@ def test_pickles_small_and_after_use(build_pack: Any, format_name: str) -> None:
     assert np.array_equal(pickle.loads(data)[3][0], dataset[3][0])
 
 
+def test_worker_processes_know_the_rank(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RD01: a spawned worker of rank 3, which has no process group; and a rank that was spawned
+    with a data set made before there were ranks.
+    """
+    dataset = PackedDataset(build_pack(SHARDS).root)
+    made_before = pickle.dumps(dataset)
+    assert dataset.enter_process() == 0
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert pickle.loads(made_before).enter_process() == 3
+    made_by_rank_3 = pickle.dumps(dataset)
+    monkeypatch.delenv("RANK")
+    assert pickle.loads(made_by_rank_3).enter_process() == 3
+
+
 def test_damage_is_an_error_that_names_the_sample(build_pack: Any) -> None:
     built = build_pack([[8]], "tar", "jpeg", sizes=[(200, 200)])
     dataset = PackedDataset(built.root)

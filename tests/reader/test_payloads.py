@@ -16,6 +16,9 @@ from packer.reader.payloads import MERGE_GAP, Payloads, merge_runs
 from packer.reader.shards import ShardFiles
 from packer.types import ABSENT
 
+# Python 3.12 and later warn of forks where libraries have threads; that they work is the test.
+pytestmark = pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
+
 #: Payloads of 7680 bytes, 16 a shard: most of a shard is in neither fingerprint.
 BIG = {"shards": [[8, 8], [8]], "sizes": [(64, 40)]}
 

@@ -17,6 +17,9 @@ from packer.errors import DamageError, PackerError
 from packer.reader.pack import Pack
 from packer.reader.shards import ShardFiles
 
+# Python 3.12 and later warn of forks where libraries have threads; that they work is the test.
+pytestmark = pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
+
 # Larger than two fingerprints, so that its middle is in neither.
 BIG = {"shards": [[8], [8]], "sizes": [(64, 40)]}
 

@@ -16,8 +16,12 @@ from torch.utils.data import DataLoader, Subset
 from packer.errors import DamageError
 from packer.reader import BatchStream, PackedDataset, WindowSampler
 
-# More workers than cores are slow, and here that is all they are.
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+pytestmark = [
+    # More workers than cores are slow, and here that is all they are.
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    # Python 3.12 and later warn of forks where libraries have threads; that they work is the test.
+    pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning"),
+]
 
 SHARDS = [[4, 0, 4], [3], [4, 4, 4]]
 Epoch = list[tuple[list[str], bytes, list[int]]]

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
+
+from packer.codecs import jpeg
+from packer.errors import ImageError
+from packer.imaging.probe import probe
+from packer.options import SUBSAMPLINGS, ImageOptions
+from packer.types import Pixels
+
+
+@pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
+@pytest.mark.parametrize("quality", [50, 75, 90, 100])
+def test_quality_and_subsampling_are_in_the_files_tables(
+    subsampling: str, quality: int, picture: Pixels, save: Callable[..., bytes]
+) -> None:
+    """CV25: what was asked for, as any library's table for that quality shows."""
+    payload = jpeg.encode(picture, ImageOptions(quality=quality, subsampling=subsampling))
+    assert probe(payload).subsampling == subsampling
+    expected, found = (
+        JpegImageFile(io.BytesIO(data))
+        for data in (save(picture, "jpeg", quality=quality), payload)
+    )
+    assert found.quantization == expected.quantization
+
+
+def test_a_sharp_red_and_blue_edge_survives_at_full_chroma() -> None:
+    """CV25."""
+    edge = np.zeros((32, 32, 3), np.uint8)
+    edge[:, :15, 0] = 255
+    edge[:, 15:, 2] = 255
+    full, half = (
+        jpeg.decode(jpeg.encode(edge, ImageOptions(quality=95, subsampling=name)), 32, 32)
+        for name in ("4:4:4", "4:2:0")
+    )
+    assert np.abs(full.astype(int) - edge).max() < 12
+    assert np.abs(half.astype(int) - edge).max() > 60
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("restart", [0, 2])
+def test_strip_keeps_the_coded_pixels_bit_for_bit(
+    progressive: bool, restart: int, picture: Pixels, save: Callable[..., bytes]
+) -> None:
+    data = save(
+        picture,
+        "jpeg",
+        progressive=progressive,
+        restart_marker_blocks=restart,
+        comment=b"a comment",
+        exif=b"Exif\0\0II*\0 thumbnail \xff\xd8\xff\xda\xff\xd9",
+    )
+    stripped = jpeg.strip(data + b"\xff\xd8 a second picture \xff\xd9")
+    assert stripped[:4] == b"\xff\xd8\xff\xe0"
+    assert b"comment" not in stripped
+    assert b"Exif" not in stripped
+    assert stripped[-2:] == b"\xff\xd9"
+    at = data.find(b"\xff\xdb", data.find(b"thumbnail"))
+    tail = data[at:].replace(b"\xff\xfe\x00\x0ba comment", b"")
+    assert stripped.endswith(tail)
+    assert np.array_equal(jpeg.decode(stripped, 90, 60), jpeg.decode(data, 90, 60))
+
+
+def test_strip_keeps_adobes_marker(picture: Pixels, save: Callable[..., bytes]) -> None:
+    """It says whether three components are RGB or YCbCr."""
+    data = save(picture, "jpeg", keep_rgb=True)
+    assert b"Adobe" in data
+    stripped = jpeg.strip(data)
+    assert np.array_equal(jpeg.decode(stripped, 90, 60), jpeg.decode(data, 90, 60))
+    assert not jpeg.accepts(probe(data), ImageOptions())
+
+
+def test_strip_repairs_nothing(picture: Pixels, save: Callable[..., bytes]) -> None:
+    """CV01: a cut file stays cut."""
+    data = save(picture, "jpeg", progressive=True)
+    for end in (len(data) - 2, data.rfind(b"\xff\xda"), len(data) // 2):
+        with pytest.raises(ImageError):
+            jpeg.decode(jpeg.strip(data[:end]), 90, 60)
+
+
+def test_gray_files_are_accepted_and_decode_to_rgb(
+    picture: Pixels, save: Callable[..., bytes]
+) -> None:
+    data = save(Image.fromarray(picture).convert("L"), "jpeg")
+    assert jpeg.accepts(probe(data), ImageOptions())
+    decoded = jpeg.decode(jpeg.strip(data), 90, 60)
+    assert decoded.shape == (60, 90, 3)
+    assert (decoded[..., 0] == decoded[..., 2]).all()
+
+
+def test_files_that_others_wrote_get_a_second_opinion(
+    picture: Pixels, save: Callable[..., bytes]
+) -> None:
+    data = save(picture, "jpeg")
+    at = data.find(b"\xff\xdb")
+    stray = data[:at] + b"\0\1\2" + data[at:]
+    assert np.array_equal(jpeg.decode(stray, 90, 60), jpeg.decode(data, 90, 60))
+    with pytest.raises(ImageError, match="truncated"):
+        jpeg.decode(data[: len(data) // 2], 90, 60)

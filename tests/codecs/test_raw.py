@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from packer.codecs import raw
+from packer.options import ImageOptions
+from packer.types import Pixels
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (224, 256), (9, 60_000)])
+def test_header_and_payload_are_an_npy_file(width: int, height: int) -> None:
+    """Version 1.0 of the format, the array aligned to 64 bytes."""
+    pixels = np.arange(width * height * 3, dtype=np.uint32).astype(np.uint8)
+    header = raw.file_header(width, height)
+    assert len(header) % 64 == 0
+    assert np.lib.format.read_magic(io.BytesIO(header)) == (1, 0)
+    loaded = np.load(io.BytesIO(header + pixels.tobytes()))
+    assert loaded.shape == (height, width, 3)
+    assert np.array_equal(loaded.ravel(), pixels)
+
+
+def test_decoding_copies_nothing(picture: Pixels) -> None:
+    payload = bytearray(raw.encode(picture, ImageOptions()))
+    decoded = raw.decode(memoryview(payload), 90, 60)
+    payload[0] ^= 255
+    assert decoded[0, 0, 0] == payload[0]

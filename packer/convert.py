@@ -99,12 +99,14 @@ def convert_dataset(
     part = options.part[0] if options.part else None
     with Lock(folder / WORK_FOLDER, part):
         agree_on_plan(folder, job.agreement())
-        if part is None:
-            _remove_leftovers(folder)
-        states = _make_shards(folder, job, reporter)
-        if len(states) < sum(1 for _ in job.plan.shards()):
-            return ConvertResult(folder, None, moved=moved)
-        manifest = _finish(folder, job, states)
+        _remove_leftovers(folder, job)
+        try:
+            states = _make_shards(folder, job, reporter)
+            if len(states) < sum(1 for _ in job.plan.shards()):
+                return ConvertResult(folder, None, moved=moved)
+            manifest = _finish(folder, job, states)
+        finally:
+            _remove_leftovers(folder, job)
     return ConvertResult(folder, manifest, moved=moved)
 
 
@@ -231,10 +233,15 @@ def _remove_stale(out: Path, shard: ShardPlan) -> None:
     remove_if_there(out / f"{shard.stem}.index")
 
 
-def _remove_leftovers(out: Path) -> None:
-    """Remove temp files of dead runs; the caller holds the lock that excludes all others."""
+def _remove_leftovers(out: Path, job: Job) -> None:
+    """Remove temp files: of dead runs before the work, and after it what a signal, which can come
+    between any two instructions, kept this run from removing. The caller holds the lock, so they
+    are nobody else's.
+    """
+    stems = {shard.stem for shard in job.own_shards()}
     for path in (out / WORK_FOLDER).glob("*.tmp"):
-        remove_if_there(path)
+        if job.options.part is None or path.name.split(".")[0] in stems:
+            remove_if_there(path)
 
 
 def _compare_complete(out: Path, job: Job) -> Manifest:

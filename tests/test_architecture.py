@@ -24,7 +24,7 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
     "numpy": ("packer",),
     "yaml": ("packer.yamlfile", "packer.cli"),
     "click": ("packer.cli",),
-    "joblib": ("packer.packing.pool",),
+    "joblib": ("packer.packing.workers",),
     "lmdb": ("packer.formats.lmdb",),
     "h5py": ("packer.formats.hdf5",),
     "PIL": ("packer.imaging", "packer.codecs"),

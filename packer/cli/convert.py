@@ -284,7 +284,8 @@ def _summarise(result: ConvertResult, reporter: StderrReporter, seconds: float) 
 
 def _list_skipped(ledger: Path, skipped: int, reporter: StderrReporter) -> None:
     shown = 5
-    reporter.warn(f"{skipped} pictures skipped, listed in {ledger}")
+    pictures = "picture" if skipped == 1 else "pictures"
+    reporter.warn(f"{skipped} {pictures} skipped, listed in {ledger}")
     for line in ledger.read_text(encoding="utf-8").splitlines()[:shown]:
         skip = json.loads(line)
         reporter.note(f"skipped {skip['path']}: {skip['reason']}: {skip['detail']}")

@@ -1,23 +1,18 @@
-"""Runs a function over many tasks on all cores, results in order, a bounded number in flight.
-
-The processes are joblib's loky. Its own `Parallel(return_as="generator")` takes the whole input
-without waiting for the consumer, and loses the whole call when a worker is killed; its executor
-lets us bound what is in flight and hand out again what a dead worker had.
-"""
+"""Runs a function over many tasks on all cores, results in order, a bounded number in flight."""
 
 from __future__ import annotations
 
-import importlib.util
-import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Generic, TypeVar
 
-from packer.errors import MissingDependency, WorkerError
+from packer.deferral import Deferral
+from packer.errors import WorkerError
+from packer.packing.workers import ProcessWorkers, ThreadWorkers, Workers, usable_cores
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -25,24 +20,10 @@ R = TypeVar("R")
 #: Tasks in flight for each worker: one it works on, one that waits for it, and one whose result
 #: waits for its turn while a slow one is ahead of it.
 _AHEAD = 3
+#: Most seconds until a signal or the death of a worker takes effect while nothing else happens.
+_LOOK_SECONDS = 0.1
 #: How often in a row a worker may die on the same task before we give up.
 _ATTEMPTS = 3
-
-
-def usable_cores() -> int:
-    """Cores that this process may use: affinity and control groups counted."""
-    _require_joblib()
-    from joblib import cpu_count
-
-    return int(cpu_count())
-
-
-def _require_joblib() -> None:
-    if importlib.util.find_spec("joblib") is None:
-        raise MissingDependency(
-            "working on several cores needs joblib, which is not installed",
-            "pip install 'packer-shards[convert]', or use --jobs 1",
-        )
 
 
 @dataclass
@@ -52,14 +33,12 @@ class _Handed(Generic[T, R]):
     task: T
     future: Future[R] | None = None
 
-    def result(self) -> R:
-        assert self.future is not None, "submitted before it is asked for"
-        return self.future.result()
-
 
 @dataclass
 class Pool(Generic[T, R]):
     """Workers for one function. Use it as a context manager: leaving it ends the workers.
+
+    Signals take effect between two results, see `packer.deferral`.
 
     Args:
         function: Runs in the workers; a module-level function for processes.
@@ -72,23 +51,29 @@ class Pool(Generic[T, R]):
     backend: str
     jobs: int | None
     describe: Callable[[T], str]
-    _executor: Executor | None = field(default=None, init=False)
+    _workers: Workers | None = field(default=None, init=False)
+    _signals: Deferral = field(default_factory=Deferral, init=False)
 
     def __enter__(self) -> Pool[T, R]:
+        self._signals.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self._stop()
+        self._signals.__exit__(kind)
 
     def run(self, tasks: Iterable[T]) -> Iterator[R]:
         """Results in the order of the tasks.
 
         Raises:
             WorkerError: Workers died on the same task again and again.
+            MissingDependency: Several workers need joblib, which is not installed.
         """
         jobs = self.jobs or usable_cores()
         if self.backend == "sequential" or jobs == 1:
-            yield from map(self.function, tasks)
+            for only in tasks:
+                yield self.function(only)
+                self._signals.check()
             return
         source = iter(tasks)
         waiting: deque[_Handed[T, R]] = deque()
@@ -100,8 +85,8 @@ class Pool(Generic[T, R]):
                 return
             try:
                 # After a second death one task at a time, so that the deadly one is known.
-                self._submit(islice(waiting, 1 if deaths > 1 else None))
-                result = waiting[0].result()
+                self._submit(islice(waiting, 1 if deaths > 1 else None), jobs)
+                result = self._result(waiting[0])
             except BrokenProcessPool as error:
                 deaths += 1
                 if deaths == _ATTEMPTS:
@@ -113,12 +98,30 @@ class Pool(Generic[T, R]):
             deaths = 0
             waiting.popleft()
             yield result
+            self._signals.check()
 
-    def _submit(self, waiting: Iterable[_Handed[T, R]]) -> None:
+    def _submit(self, waiting: Iterable[_Handed[T, R]], jobs: int) -> None:
         for handed in waiting:
             if handed.future is None:
-                self._executor = self._executor or self._start()
-                handed.future = self._executor.submit(self.function, handed.task)
+                self._workers = self._workers or self._start(jobs)
+                handed.future = self._workers.submit(self.function, handed.task)
+
+    def _result(self, handed: _Handed[T, R]) -> R:
+        assert handed.future is not None, "submitted before it is asked for"
+        assert self._workers is not None, "started when it was submitted"
+        while not wait([handed.future], _LOOK_SECONDS).done:
+            self._signals.check()
+            if self._workers.lost() and not wait([handed.future], _LOOK_SECONDS).done:
+                raise BrokenProcessPool("a worker process ended")
+        return handed.future.result()
+
+    def _start(self, jobs: int) -> Workers:
+        return ThreadWorkers(jobs) if self.backend == "threading" else ProcessWorkers(jobs)
+
+    def _stop(self) -> None:
+        workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.stop()
 
     def _gave_up(self, task: T) -> WorkerError:
         return WorkerError(
@@ -126,30 +129,3 @@ class Pool(Generic[T, R]):
             f" while at {self.describe(task)}",
             "try fewer --jobs, then run the same command again",
         )
-
-    def _start(self) -> Executor:
-        if self.backend == "threading":
-            return ThreadPoolExecutor(self.jobs or usable_cores())
-        from joblib.externals.loky import ProcessPoolExecutor
-
-        executor: Executor = ProcessPoolExecutor(
-            self.jobs or usable_cores(), initializer=_start_worker
-        )
-        return executor
-
-    def _stop(self) -> None:
-        executor, self._executor = self._executor, None
-        if executor is None:
-            return
-        if self.backend == "threading":
-            executor.shutdown(wait=True, cancel_futures=True)
-        else:
-            executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
-
-
-def _start_worker() -> None:
-    """In a new worker process: Ctrl-C reaches the whole terminal group, but is the parent's."""
-    from packer.imaging.opencv import keep_to_one_thread
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    keep_to_one_thread()

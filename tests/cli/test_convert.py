@@ -161,18 +161,22 @@ def test_signals_stop_cleanly_and_the_same_command_goes_on(
 def test_two_runs_on_one_output(run: Run, make_tree: MakeTree, tmp_path: Path) -> None:
     make_tree(classes=3, each=100, size=300)
     arguments = ["convert", "photos", "--resize", "256", "--jobs", "1", "--out", "pack"]
-    first = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "packer", *arguments],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    while not (tmp_path / "pack" / ".packer" / "lock-all").exists():
-        assert first.poll() is None
-        time.sleep(0.005)
-    second = run(*arguments)
-    assert second.returncode == 1
-    assert re.search(rf"in use by another packer on \S+, process {first.pid}", second.stderr)
-    _, err = first.communicate(timeout=60)
-    assert first.returncode == 0, err
+    ) as first:  # fmt: skip
+        try:
+            while not (tmp_path / "pack" / ".packer" / "lock-all").exists():
+                assert first.poll() is None
+                time.sleep(0.005)
+            first.send_signal(signal.SIGSTOP)  # so that it surely is not done when the second asks
+            second = run(*arguments)
+        finally:
+            first.send_signal(signal.SIGCONT)
+        assert second.returncode == 1
+        assert re.search(rf"in use by another packer on \S+, process {first.pid}", second.stderr)
+        _, err = first.communicate(timeout=60)
+        assert first.returncode == 0, err
 
 
 def test_a_full_standard_output_is_no_success(run: Run, make_tree: MakeTree) -> None:

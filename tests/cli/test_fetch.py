@@ -9,7 +9,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def _recipe(tmp_path: Path, md5: str) -> None:
     (tmp_path / "mine.yaml").write_text(
         "title: Mine\nlicence: free\narchives:\n"
-        f"  - name: mine.tar\n    urls: ['file://{tmp_path}/server.tar']\n    md5: {md5}\n"
+        f"  - name: mine.tar\n    urls: ['file://{tmp_path}/server.tar']\n    md5: '{md5}'\n"
     )
 
 

@@ -1,8 +1,8 @@
 import json
+import time
 
 import pytest
 
-from packer.cli import _reporter
 from packer.cli._reporter import make_reporter
 from packer.reporting import Progress
 
@@ -25,7 +25,7 @@ def test_log_writes_a_dated_line_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(_reporter.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     reporter = make_reporter("log", quiet=False)
     for _ in range(100):
         now += 1.0

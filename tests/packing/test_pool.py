@@ -1,5 +1,6 @@
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from packer.errors import ImageError, WorkerError
-from packer.packing.pool import Pool, usable_cores
+from packer.packing.pool import Pool
 
 
 def _square(number: int) -> int:
@@ -115,5 +116,20 @@ def _wait(condition: Callable[[], bool]) -> bool:
     return False
 
 
-def test_cores_are_counted_by_affinity() -> None:
-    assert usable_cores() == len(os.sched_getaffinity(0))
+def _die_while_sending(task: tuple[int, str]) -> bytes:
+    number, marker = task
+    if number == 2 and not os.path.exists(marker):
+        Path(marker).touch()
+        threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        return bytes(400_000_000)  # takes ten times as long to send as the worker lives
+    return bytes(number)
+
+
+def test_a_worker_killed_half_way_through_its_result_does_not_hang(tmp_path: Path) -> None:
+    """loky's own thread waits for ever for the other half."""
+    marker = str(tmp_path / "died")
+    start = time.monotonic()
+    with Pool(_die_while_sending, "loky", 2, _str) as pool:
+        results = list(pool.run((number, marker) for number in range(6)))
+    assert [len(result) for result in results] == list(range(6))
+    assert time.monotonic() - start < 30

@@ -1,0 +1,155 @@
+"""Workers that run a function: joblib's loky processes, or threads.
+
+loky is used through its executor: `Parallel(return_as="generator")` takes the whole input without
+waiting for the consumer, and loses the whole call when a worker is killed. What is added here is
+what happens when workers die: loky's own thread waits for ever for the rest of a result whose
+writer was killed half-way (joblib 1.6), so we look at the processes ourselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing import resource_tracker
+from multiprocessing.connection import wait
+from typing import Any, Protocol, TypeVar
+
+from packer.deferral import SIGNALS
+from packer.errors import MissingDependency
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: Seconds in which loky's thread notices that its processes are dead, unless it waits for more of
+#: a result; it takes milliseconds.
+_HALF_RESULT_SECONDS = 2.0
+#: Seconds between two looks of a worker for its parent.
+_PARENT_SECONDS = 0.5
+
+
+class Workers(Protocol):
+    """Some workers."""
+
+    def submit(self, function: Callable[[T], R], task: T) -> Future[R]:
+        """Hand a task to whoever is free."""
+
+    def lost(self) -> bool:
+        """Whether one of them died, so that results may never come."""
+
+    def stop(self) -> None:
+        """End them all; what they were at is lost."""
+
+
+class ThreadWorkers:
+    """Threads of this process."""
+
+    def __init__(self, jobs: int) -> None:
+        self._executor = ThreadPoolExecutor(jobs)
+
+    def submit(self, function: Callable[[T], R], task: T) -> Future[R]:
+        """Hand a task to whoever is free."""
+        return self._executor.submit(function, task)
+
+    def lost(self) -> bool:
+        """Never: threads do not die alone."""
+        return False
+
+    def stop(self) -> None:
+        """Wait for what they are at, and drop what waits."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+class ProcessWorkers:
+    """Processes. They never see SIGINT and SIGTERM: Ctrl-C reaches the whole terminal group, and
+    SLURM's SIGTERM the whole job step, but when and how workers stop is their parent's to say.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        require_joblib()
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        self._executor: Any = ProcessPoolExecutor(
+            jobs, initializer=_start_worker, initargs=(os.getpid(),)
+        )
+
+    def submit(self, function: Callable[[T], R], task: T) -> Future[R]:
+        """Hand a task to whoever is free."""
+        with _blocked_signals():
+            future: Future[R] = self._executor.submit(function, task)
+        return future
+
+    def lost(self) -> bool:
+        """Whether a process has ended, or loky has noticed one already."""
+        if self._executor._flags.broken is not None:
+            return True
+        processes = list(self._executor._processes.values())
+        return bool(wait([process.sentinel for process in processes], timeout=0))
+
+    def stop(self) -> None:
+        """Kill them. (loky's own kill_workers=True lets its thread fail with a KeyError.)"""
+        for worker in list(self._executor._processes):
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself
+                os.kill(worker, signal.SIGKILL)
+        thread = self._executor._executor_manager_thread
+        if thread is not None:
+            thread.join(_HALF_RESULT_SECONDS)
+            if thread.is_alive():
+                # It waits for the rest of half a result. Ours is the last open end of that pipe.
+                self._executor._result_queue._writer.close()
+        self._executor.shutdown(wait=True)
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: affinity and control groups counted."""
+    require_joblib()
+    from joblib import cpu_count
+
+    return int(cpu_count())
+
+
+def require_joblib() -> None:
+    """Check that joblib is installed.
+
+    Raises:
+        MissingDependency: It is not.
+    """
+    if importlib.util.find_spec("joblib") is None:
+        raise MissingDependency(
+            "working on several cores needs joblib, which is not installed",
+            "pip install 'packer-shards[convert]', or use --jobs 1",
+        )
+
+
+@contextlib.contextmanager
+def _blocked_signals() -> Iterator[None]:
+    """What is started inside inherits that SIGINT and SIGTERM are blocked."""
+    # loky starts it with its first worker, and its start ends by unblocking signals.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start_worker(parent: int) -> None:
+    """In a new worker process."""
+    from packer.imaging.opencv import keep_to_one_thread
+
+    keep_to_one_thread()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process once its parent is gone. loky's workers hold each other's pipes open, so
+    after a `kill -9` of their parent they would wait for work for ever.
+    """
+    while os.getppid() == parent:
+        time.sleep(_PARENT_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)

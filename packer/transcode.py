@@ -47,6 +47,7 @@ def transcode(data: bytes, options: ImageOptions, extension: str = "") -> Encode
         head=head,
         target=None if exact else plan.scaled,
         background=options.background,
+        defer_colour=True,
     )
     if (picture.width, picture.height) != head.upright_size:
         plan = _plan((picture.width, picture.height), codec, options)

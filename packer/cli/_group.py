@@ -59,6 +59,9 @@ def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
+    # Our parallel part is worker processes: they start by a fork, in a tenth of the time, while
+    # this process has one thread, and numpy's linear algebra, which we do not use, starts more.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # File names that are no UTF-8 are printed as the bytes they are.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -91,9 +91,14 @@ def _transformed(image: Image, transform: Any) -> Image:
 def to_srgb(image: Image, profile: bytes) -> tuple[Image, str]:
     """A picture of mode L, RGB or CMYK → (RGB in sRGB, `Conversion.note`)."""
     what = conversion(profile, image.mode)
+    return apply(image, what), what.note
+
+
+def apply(image: Image, what: Conversion) -> Image:
+    """A picture of mode L, RGB or CMYK → RGB in sRGB, by a conversion that was looked up before."""
     if what.transform is None:
-        return image.convert("RGB"), what.note
-    return _transformed(image.convert(what.mode), what.transform), what.note
+        return image.convert("RGB")
+    return _transformed(image.convert(what.mode), what.transform)
 
 
 def flatten(image: Image, head: Head, background: RGB) -> tuple[Image, tuple[str, ...]]:

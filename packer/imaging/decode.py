@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from packer.errors import ImageError
 from packer.imaging import colour, head_png, jpeg, opencv, pil
-from packer.imaging.colour import RGB, WHITE
+from packer.imaging.colour import RGB, WHITE, Conversion
 from packer.imaging.head import TRANSPOSED, Head
 from packer.imaging.orient import Box, turn, turn_box
 from packer.imaging.probe import probe, require_pixel_count
@@ -31,6 +31,7 @@ class Decoded:
             stand for less than a pixel.
         notes: See `packer.types.Encoded.notes`; of these gray, cmyk, 16-bit, alpha, icc,
             icc-ignored, animation, turned, warnings.
+        deferred: Conversion to sRGB that is still to be made, if `decode` was asked to leave it.
     """
 
     pixels: Array
@@ -38,6 +39,14 @@ class Decoded:
     height: int
     box: Box
     notes: tuple[str, ...]
+    deferred: Conversion | None = None
+
+    def in_srgb(self) -> Decoded:
+        """The same picture, converted to sRGB."""
+        if self.deferred is None:
+            return self
+        image = colour.apply(pil.from_pixels(self.pixels), self.deferred)
+        return replace(self, pixels=pil.to_pixels(image), deferred=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,7 @@ class _Raw:
     notes: tuple[str, ...] = ()
     divisor: int = 1
     turned: bool = False
+    deferred: Conversion | None = None
 
 
 def decode(
@@ -56,6 +66,7 @@ def decode(
     head: Head | None = None,
     target: tuple[int, int] | None = None,
     background: RGB = WHITE,
+    defer_colour: bool = False,
 ) -> Decoded:
     """Decode the first frame of a picture to upright RGB in sRGB, on a background.
 
@@ -65,6 +76,8 @@ def decode(
         target: (width, height) to which the upright picture will be shrunk: a JPEG may then be
             decoded at 1/2, 1/4 or 1/8 while both sides are still at least twice as long.
         background: RGB under transparent pixels.
+        defer_colour: Leave a JPEG's conversion to sRGB to `resize`, which does it where there
+            are fewer pixels.
 
     Raises:
         ImageError: empty, unsupported, undecodable, truncated, too-large.
@@ -89,13 +102,15 @@ def decode(
     notes = raw.notes
     notes += ("animation",) if head.animated else ()
     notes += ("turned",) if head.orientation != 1 else ()
-    return Decoded(
+    picture = Decoded(
         pixels=turn(raw.pixels, orientation),
         width=full[0],
         height=full[1],
         box=turn_box(box, width, height, orientation),
         notes=notes,
+        deferred=raw.deferred,
     )
+    return picture if defer_colour else picture.in_srgb()
 
 
 def _decode_jpeg(data: bytes, head: Head, target: tuple[int, int] | None, background: RGB) -> _Raw:
@@ -112,11 +127,7 @@ def _decode_jpeg(data: bytes, head: Head, target: tuple[int, int] | None, backgr
     pixels, complained = jpeg.decode(data, head, divisor)
     if complained:  # then it was decoded at full scale
         notes, divisor = (*notes, "warnings"), 1
-    if what.transform is not None:
-        image = pil.from_pixels(pixels)
-        image, _ = colour.to_srgb(image.convert(what.mode), head.icc)
-        pixels = pil.to_pixels(image)
-    return _Raw(pixels, notes, divisor)
+    return _Raw(pixels, notes, divisor, deferred=what if what.transform is not None else None)
 
 
 def _decode_webp(data: bytes, head: Head, target: tuple[int, int] | None, background: RGB) -> _Raw:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from packer.errors import ImageError
+from packer.imaging.colour import apply
 from packer.imaging.decode import Decoded
 from packer.imaging.orient import Box
 from packer.imaging.pil import from_pixels, to_pixels
@@ -98,7 +99,8 @@ def resize(picture: Pixels | Decoded, options: ImageOptions) -> Pixels:
     """Resize an upright picture as the options ask; returned as it is where nothing changes.
 
     Equals Pillow's `Image.resize` with the filter of the same name. Of a picture that is cut
-    afterwards only what stays is computed.
+    afterwards only what stays is computed. A conversion to sRGB that was deferred is made before
+    or after, where there are fewer pixels.
 
     Raises:
         ImageError: bad-size, see `geometry`.
@@ -107,8 +109,10 @@ def resize(picture: Pixels | Decoded, options: ImageOptions) -> Pixels:
         height, width = picture.shape[:2]
         picture = Decoded(picture, width, height, (0.0, 0.0, width, height), ())
     plan = geometry(picture.width, picture.height, options)
+    height, width = picture.pixels.shape[:2]
+    if plan.scaled[0] * plan.scaled[1] >= width * height:
+        picture = picture.in_srgb()
     pixels = picture.pixels
-    height, width = pixels.shape[:2]
     whole = (0.0, 0.0, width, height)
     if plan == Geometry((width, height), (width, height)) and picture.box == whole:
         return pixels
@@ -126,6 +130,8 @@ def _resample(picture: Decoded, plan: Geometry, options: ImageOptions) -> Pixels
         scaled = scaled.crop((*plan.cut, plan.cut[0] + part[0], plan.cut[1] + part[1]))
     else:
         scaled = image.resize(part, resample, box=_source_box(picture, plan, part))
+    if picture.deferred is not None:
+        scaled = apply(scaled, picture.deferred)
     if part == plan.size:
         return to_pixels(scaled)
     canvas = Image.new("RGB", plan.size, options.background)

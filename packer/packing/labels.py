@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ SPLIT_FOLDERS = {
 }
 #: Candidate belongs to no split: of an excluded class, or outside every class folder.
 LEFT_OUT = -1
+#: A path without such a folder. Minus one is also the last row of a table.
+_NONE = -1
 SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -69,31 +72,35 @@ def label_candidates(
     is_split = has_split_folders(listing)
     if is_split and split is not None:
         raise ConfigError("the source is split already, by its top folders", "leave out --split")
-    depth = 1 if is_split else 0
-    parts = [path.split(b"/", depth + 1) for path in listing.paths]
     own = _own_splits(listing) if is_split else {}
     names = tuple(dict.fromkeys(own.values())) if is_split else ("train",)
-    splits = np.array([names.index(own[p[0]]) if is_split else 0 for p in parts], "<i2")
-    folders = [p[depth] if len(p) > depth + 1 else None for p in parts]
-    by_split = _class_folders(listing, folders, splits, names, own)
+    inner = _folder_numbers(listing.paths, depth=1 if is_split else 0)
+    splits = np.zeros(len(listing.paths), "<i2")
+    if is_split:
+        tops = _folder_numbers(listing.paths, depth=0)
+        splits = _mapped(tops, {top: names.index(own[top]) for top in tops.names}, "<i2")
+    by_split = _class_folders(listing, inner, splits, names, own)
     excluded = _excluded(exclude, set().union(*by_split.values()))
     classes = _class_list(by_split, excluded)
     numbers = {name: number for number, name in enumerate(classes)}
-    labels = np.array([NO_LABEL if f is None else numbers.get(f, NO_LABEL) for f in folders], "<i4")
+    labels = _mapped(inner, {name: numbers.get(name, NO_LABEL) for name in inner.names}, "<i4")
     left_out: dict[str, int] = {}
-    gone = np.array([f in excluded for f in folders], bool)
+    gone = _mapped(inner, {name: name in excluded for name in inner.names}, "?", none=False)
     _leave_out(splits, gone, "excluded-class", left_out)
     # A split without any class folder is a flat one: its pictures have no label.
     has_classes = np.array([bool(by_split[name]) for name in names])
-    stray = np.array([f is None for f in folders], bool) & has_classes[splits] & ~gone
+    stray = (inner.number == _NONE) & has_classes[splits] & ~gone
     _leave_out(splits, stray, "outside-class", left_out)
-    warnings = _class_warnings(by_split, classes, labels, splits, names) if is_split else []
-    if not is_split and split not in (None, "none"):
+    warnings: list[str] = []
+    if is_split:
+        with_classes = [number for number, name in enumerate(names) if by_split[name]]
+        warnings = _missing(classes, labels, splits, names, with_classes)
+    elif split not in (None, "none"):
         names, fractions = parse_split(split or "")
         kept = splits != LEFT_OUT
         drawn = split_by_path(listing.paths, fractions, split_seed)
         splits = np.where(kept, drawn, LEFT_OUT).astype("<i2")
-        warnings += _empty_splits(classes, labels, splits, names)
+        warnings = _missing(classes, labels, splits, names, range(len(names)))
     shown = tuple(os.fsdecode(name) for name in classes)
     return Labelling(shown, names, labels, splits, left_out, tuple(warnings))
 
@@ -156,18 +163,52 @@ def _own_splits(listing: Listing) -> dict[bytes, str]:
     return own
 
 
+@dataclass(frozen=True)
+class _Folders:
+    """One folder of each path, by number: a million paths cost a million small integers.
+
+    Attributes:
+        names: The different folders.
+        number: int32, one a path: index into `names`, or _NONE.
+    """
+
+    names: list[bytes]
+    number: Array
+
+
+def _folder_numbers(paths: Sequence[bytes], depth: int) -> _Folders:
+    """The folder of each path at `depth`: 0 is the top folder."""
+    numbers: dict[bytes, int] = {}
+    column = array("i")
+    for path in paths:
+        parts = path.split(b"/", depth + 1)
+        if len(parts) > depth + 1:
+            column.append(numbers.setdefault(parts[depth], len(numbers)))
+        else:
+            column.append(_NONE)
+    return _Folders(list(numbers), np.frombuffer(column, "<i4"))
+
+
+def _mapped(
+    folders: _Folders, values: Mapping[bytes, int], dtype: str, none: int = NO_LABEL
+) -> Array:
+    """The value of each path's folder, `none` where it has no folder."""
+    table = np.array([*(values[name] for name in folders.names), none], dtype)
+    return table[folders.number]  # _NONE is the last row
+
+
 def _class_folders(
     listing: Listing,
-    folders: Sequence[bytes | None],
+    inner: _Folders,
     splits: Array,
     names: Sequence[str],
     own: Mapping[bytes, str],
 ) -> dict[str, set[bytes]]:
     """Class folders of each split, those without pictures too (ImageFolder counts them)."""
-    found: dict[str, set[bytes]] = {name: set() for name in names}
-    for folder, split in zip(folders, splits, strict=True):
-        if folder is not None:
-            found[names[split]].add(folder)
+    found: dict[str, set[bytes]] = {}
+    for number, name in enumerate(names):
+        present = np.unique(inner.number[splits == number]).tolist()
+        found[name] = {inner.names[folder] for folder in present if folder != _NONE}
     for path in listing.folders:
         parts = path.split(b"/")
         if own and len(parts) == 2:
@@ -202,23 +243,6 @@ def _leave_out(splits: Array, which: Array, reason: str, counts: dict[str, int])
     splits[which] = LEFT_OUT
     if which.any():
         counts[reason] = int(which.sum())
-
-
-def _class_warnings(
-    by_split: Mapping[str, set[bytes]],
-    classes: Sequence[bytes],
-    labels: Array,
-    splits: Array,
-    names: Sequence[str],
-) -> list[str]:
-    with_classes = [number for number, name in enumerate(names) if by_split[name]]
-    return _missing(classes, labels, splits, names, with_classes)
-
-
-def _empty_splits(
-    classes: Sequence[bytes], labels: Array, splits: Array, names: Sequence[str]
-) -> list[str]:
-    return _missing(classes, labels, splits, names, range(len(names)))
 
 
 def _missing(

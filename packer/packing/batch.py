@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from packer.errors import ImageError, PackerError
 from packer.options import ImageOptions
+from packer.packing.readahead import read_ahead
 from packer.sources import Source
 from packer.transcode import transcode
 from packer.types import Sample, Skip, display_path
@@ -63,9 +64,11 @@ def make_batch(task: BatchTask) -> BatchResult:
         PackerError: A picture cannot be stored, and `task.fail` is set; the message names it.
     """
     result = BatchResult()
-    for slot in task.slots:
+    files = read_ahead(task.source, [slot.path for slot in task.slots])
+    for slot, data in zip(task.slots, files, strict=True):
         try:
-            data = task.source.read(slot.path)
+            if isinstance(data, ImageError):
+                raise data
             result.read += len(data)
             extension = PurePosixPath(display_path(slot.path)).suffix
             picture = transcode(data, task.images, extension)

@@ -53,7 +53,8 @@ def command(pack: Path, decode: bool, against: str | None, jobs: int | None, **s
         if len(result.damage) > _SHOWN:
             click.echo(f"… and {len(result.damage) - _SHOWN} more (--json lists all)", err=True)
     if result.damage:
-        raise DamageError(f"{pack}: damaged, in {len(result.damage)} places")
+        places = "1 place" if len(result.damage) == 1 else f"{len(result.damage)} places"
+        raise DamageError(f"{pack}: damaged in {places}")
     if not shown["as_json"]:
         decoded = f", {result.decoded} samples read" if result.decoded else ""
         click.echo(f"ok: {result.shards} shards, {result.samples} samples{decoded}")

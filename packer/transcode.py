@@ -48,6 +48,7 @@ def transcode(data: bytes, options: ImageOptions, extension: str = "") -> Encode
         target=None if exact else plan.scaled,
         background=options.background,
         defer_colour=True,
+        four_bytes=codec.FOUR_BYTES,
     )
     if (picture.width, picture.height) != head.upright_size:
         plan = _plan((picture.width, picture.height), codec, options)

@@ -22,7 +22,6 @@ import argparse
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import time
@@ -30,6 +29,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from _bench import cell, machine, read_once
 
 SIZE, CROP = 256, 224
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
@@ -117,13 +118,6 @@ def check_pillow(python: str | None, simd: bool) -> None:
         sys.exit(f"{python} has PIL {version.strip()}, not {wanted}")
 
 
-def read_once(path: Path) -> None:
-    """Bring all files below a folder into the page cache."""
-    for file in path.rglob("*"):
-        if file.is_file():
-            file.read_bytes()
-
-
 def measure(way: Way, workers: int, batch_size: int) -> Result:
     """One epoch in a process of its own."""
     command = [way.python, __file__, str(way.path), str(way.path), "--stage", way.stage]
@@ -154,13 +148,9 @@ def table(ways: list[Way], worker_counts: list[int], results: Results) -> str:
 
 
 def row(name: str, columns: list[list[float]], digits: int) -> str:
-    """One line of the table: "median (lowest to highest)" for each column."""
-    cells = (
-        f"{statistics.median(values):.{digits}f}"
-        f" ({min(values):.{digits}f} to {max(values):.{digits}f})"
-        for values in columns
-    )
-    return (f"{name:<36}" + "".join(f"{cell:<24}" for cell in cells)).rstrip()
+    """One line of the table, a cell for each column."""
+    cells = (cell(values, digits) for values in columns)
+    return (f"{name:<36}" + "".join(f"{text:<24}" for text in cells)).rstrip()
 
 
 def speeds(results: Iterable[Result]) -> list[float]:
@@ -177,12 +167,7 @@ def report(ways: list[Way], options: argparse.Namespace, results: Results) -> di
     """Everything that was measured, as JSON values."""
     return {
         "schema": "packer-bench-article-1",
-        "machine": {
-            "processor": platform.processor() or platform.machine(),
-            "cores": os.cpu_count(),
-            "system": platform.platform(),
-            "load": os.getloadavg(),
-        },
+        "machine": machine(),
         "batch_size": options.batch_size,
         "resize": SIZE,
         "crop": CROP,

@@ -21,11 +21,14 @@ class Codec(Protocol):
     Attributes:
         EXTENSION: The member's extension in tar shards, lower case, without the dot.
         KIND: What `packer.imaging.sniff` calls its payloads; "" if it knows none.
+        FOUR_BYTES: Whether `encode` also takes H×W×4 pixels, of which the fourth byte means
+            nothing.
         MAX_SIDE: Longest side that it can store, in pixels.
     """
 
     EXTENSION: str
     KIND: str
+    FOUR_BYTES: bool
     MAX_SIDE: int
 
     def encode(self, pixels: Pixels, options: ImageOptions) -> bytes:

@@ -18,6 +18,7 @@ from packer.types import Pixels
 
 EXTENSION: Final = "jpg"
 KIND: Final = "jpeg"
+FOUR_BYTES: Final = True
 #: JPEG_MAX_DIMENSION of libjpeg; the format itself ends at 65,535.
 MAX_SIDE: Final = 65_500
 
@@ -30,13 +31,13 @@ def encode(pixels: Pixels, options: ImageOptions) -> bytes:
     """Pixels → JFIF file, 8 bits, YCbCr, of the options' quality and chroma subsampling."""
     import simplejpeg
 
-    height, width = pixels.shape[:2]
+    height, width, count = pixels.shape
     if max(width, height) > MAX_SIDE:
         raise ImageError("bad-size", f"{width} x {height} pixels; a JPEG ends at {MAX_SIDE}")
     payload: bytes = simplejpeg.encode_jpeg(
         np.ascontiguousarray(pixels),
         quality=options.quality,
-        colorspace="RGB",
+        colorspace="RGBX" if count == 4 else "RGB",
         colorsubsampling=options.subsampling.replace(":", ""),
     )
     return payload

@@ -15,6 +15,7 @@ from packer.types import Pixels
 
 EXTENSION: Final = "npy"
 KIND: Final = ""
+FOUR_BYTES: Final = False
 MAX_SIDE: Final = _MAX_SIDE
 
 # numpy.lib.format, version 1.0: magic, version, uint16 length, then text padded with spaces so

@@ -15,6 +15,7 @@ from packer.types import Pixels
 
 EXTENSION: Final = "webp"
 KIND: Final = "webp"
+FOUR_BYTES: Final = False
 #: Sizes have 14 bits (RFC 9649).
 MAX_SIDE: Final = (1 << 14) - 1
 

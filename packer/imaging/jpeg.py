@@ -30,8 +30,9 @@ def reduction(width: int, height: int, target: tuple[int, int] | None) -> int:
     return 1
 
 
-def decode_strict(data: bytes, head: Head, divisor: int = 1) -> Array:
-    """Decode to ceil(H/divisor) × ceil(W/divisor) × 3 uint8 RGB, not turned.
+def decode_strict(data: bytes, head: Head, divisor: int = 1, layout: str = "RGB") -> Array:
+    """Decode to ceil(H/divisor) × ceil(W/divisor) uint8 pixels, not turned: three bytes each, or
+    four in layout RGBX.
 
     Raises:
         ValueError: libjpeg had anything to complain of.
@@ -40,7 +41,7 @@ def decode_strict(data: bytes, head: Head, divisor: int = 1) -> Array:
 
     pixels: Array = simplejpeg.decode_jpeg(
         data,
-        "RGB",
+        layout,
         min_width=-(-head.width // divisor),
         min_height=-(-head.height // divisor),
         min_factor=divisor,
@@ -48,8 +49,9 @@ def decode_strict(data: bytes, head: Head, divisor: int = 1) -> Array:
     return pixels
 
 
-def decode(data: bytes, head: Head, divisor: int) -> tuple[Array, bool]:
-    """Decode to RGB, not turned; also whether a decoder complained, but the picture is whole.
+def decode(data: bytes, head: Head, divisor: int, layout: str = "RGB") -> tuple[Array, bool]:
+    """Decode to RGB (in `layout`, if nobody complains), not turned; also whether a decoder
+    complained, but the picture is whole.
 
     A complaint is no verdict: stray bytes and odd markers cost no pixel. Then Pillow decides,
     and what it reads whole (at full size) is kept.
@@ -59,7 +61,7 @@ def decode(data: bytes, head: Head, divisor: int) -> tuple[Array, bool]:
     """
     _require_supported(head)
     try:
-        return decode_strict(data, head, divisor), False
+        return decode_strict(data, head, divisor, layout), False
     except ValueError as error:
         complaint = str(error)
     if not head.complete:

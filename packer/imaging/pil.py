@@ -32,16 +32,18 @@ os.register_at_fork(
 
 
 def from_pixels(pixels: Pixels) -> Image:
-    """H×W×3 uint8 RGB → Pillow's picture, which owns a copy."""
+    """H×W×3 uint8 RGB → Pillow's picture of mode RGB, which owns a copy; H×W×4, of which the
+    fourth byte means nothing → mode RGBX, which uses the same memory.
+    """
     from PIL import Image
 
-    height, width = pixels.shape[:2]
-    data = np.ascontiguousarray(pixels)
-    return Image.frombuffer("RGB", (width, height), data, "raw", "RGB", 0, 1)
+    height, width, count = pixels.shape
+    mode = "RGBX" if count == 4 else "RGB"
+    return Image.frombuffer(mode, (width, height), np.ascontiguousarray(pixels), "raw", mode, 0, 1)
 
 
 def to_pixels(image: Image) -> Pixels:
-    """Pillow's picture of mode RGB → H×W×3 uint8, read-only."""
+    """Pillow's picture of mode RGB → H×W×3 uint8, of mode RGBX → H×W×4; read-only."""
     return np.asarray(image)
 
 

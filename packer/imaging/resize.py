@@ -134,7 +134,8 @@ def _resample(picture: Decoded, plan: Geometry, options: ImageOptions) -> Pixels
         scaled = apply(scaled, picture.deferred)
     if part == plan.size:
         return to_pixels(scaled)
-    canvas = Image.new("RGB", plan.size, options.background)
+    fourth = (255,) if scaled.mode == "RGBX" else ()
+    canvas = Image.new(scaled.mode, plan.size, (*options.background, *fourth))
     canvas.paste(scaled, plan.paste)
     return to_pixels(canvas)
 

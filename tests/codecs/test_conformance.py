@@ -186,3 +186,13 @@ def test_sides_that_it_cannot_store_are_refused(codec: Codec, options: ImageOpti
             codec.encode(pixels, options)
         assert caught.value.reason == "bad-size"
     assert codec.encode(pixels[:, 1:], options)
+
+
+@pytest.mark.parametrize(
+    "taker", [name for name in registry.names("codecs") if load_codec(name).FOUR_BYTES]
+)
+def test_a_fourth_byte_changes_nothing_where_it_is_taken(taker: str) -> None:
+    codec = load_codec(taker)
+    pixels = np.random.default_rng(5).integers(0, 256, (21, 34, 4), np.uint8)
+    three = np.ascontiguousarray(pixels[..., :3])
+    assert codec.encode(pixels, ImageOptions()) == codec.encode(three, ImageOptions())

@@ -141,3 +141,14 @@ def test_what_fits_already_is_not_touched(photo: Pixels) -> None:
     assert resize(photo, ImageOptions()) is photo
     assert resize(photo, _options("short", 80)) is photo
     assert resize(photo, _options("pad", 120, 80)) is photo
+
+
+@pytest.mark.parametrize("mode", RESIZE_MODES)
+@pytest.mark.parametrize("filter_name", FILTERS)
+def test_a_fourth_byte_changes_nothing(photo: Pixels, mode: str, filter_name: str) -> None:
+    options = _options(mode, 37, 29, filter=filter_name, background=(9, 8, 7))
+    if mode in ("short", "long"):
+        options = _options(mode, 37, filter=filter_name)
+    garbage = np.random.default_rng(1).integers(0, 256, (*photo.shape[:2], 1), np.uint8)
+    four = resize(np.concatenate([photo, garbage], 2), options)
+    assert np.array_equal(four[..., :3], resize(photo, options))

@@ -9,6 +9,7 @@ writer was killed half-way (joblib 1.6), so we look at the processes ourselves.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import multiprocessing
 import os
@@ -159,6 +160,9 @@ def _start_worker(parent: int) -> None:
     from packer.imaging.opencv import keep_to_one_thread
 
     keep_to_one_thread()
+    # loky collects garbage every second, and a forked worker has its parent's modules to go
+    # through, 20 ms each time; what is there now stays.
+    gc.freeze()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

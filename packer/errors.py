@@ -9,6 +9,7 @@
     │   └── MissingDependency  2  … a library is not installed; says the line that installs it
     ├── TooManySkipped         3  more samples skipped than --max-skipped allows
     ├── DamageError            4  a pack does not hold what its index and manifest say
+    │   └── DamagedSample      4  … one sample of it; streams and data sets can go on without it
     ├── ImageError             1  one picture cannot be stored; becomes a line of the ledger
     └── Interrupted      128 + n  signal n (130 SIGINT, 143 SIGTERM)
 
@@ -77,6 +78,22 @@ class DamageError(PackerError):
     """A pack does not hold what its index and manifest say."""
 
     exit_code = 4
+
+
+class DamagedSample(DamageError):
+    """One sample of a pack is damaged; the others may not be.
+
+    Args:
+        message: As above.
+        hint: As above.
+        sample: Its number in its split; -1 where an error that crossed a process border was made
+            anew from its message alone, as DataLoader does.
+    """
+
+    def __init__(self, message: str, hint: str = "", sample: int = -1) -> None:
+        super().__init__(message, hint)
+        self.args = (message, hint, sample)
+        self.sample = sample
 
 
 class ImageError(PackerError):

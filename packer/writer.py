@@ -12,15 +12,16 @@ classes. Pictures are resized and encoded as `packer convert` does.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 import packer
 from packer import formats, registry
 from packer.columns import ShardRecord, index_name
-from packer.errors import ImageError, PackerError, UsageError
+from packer.errors import ImageError, PackerError, UsageError, suggestion
 from packer.fsio import make_folder, remove_if_there
 from packer.imaging import libraries
 from packer.manifest import Manifest
@@ -32,7 +33,10 @@ from packer.packing.lock import Lock
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
 from packer.packing.state import remove_work_folder
 from packer.transcode import transcode, transcode_pixels
-from packer.types import NO_LABEL, Encoded, Pixels, Sample
+from packer.types import NO_LABEL, Encoded, Field, Pixels, Sample
+
+#: Becomes part of array names in the index, of data set names in HDF5, of member names in tar.
+_FIELD_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class PackWriter:
@@ -46,9 +50,11 @@ class PackWriter:
         classes: Class names; a sample's label is an index into them. None: samples without labels.
         options: How pictures are made and packed; those about splits, order and jobs have no
             meaning here.
+        fields: Further fields, kept as bytes: the extension of their members in tar shards by name,
+            such as {"caption": "txt"}.
 
     Raises:
-        UsageError: `out` is not empty.
+        UsageError: `out` is not empty, or a field's name or extension cannot be.
         OutputError: The file system refused.
     """
 
@@ -58,6 +64,7 @@ class PackWriter:
         *,
         classes: Sequence[str] | None = None,
         options: ConvertOptions | None = None,
+        fields: Mapping[str, str] | None = None,
     ) -> None:
         libraries.require_converting()
         self.out = Path(out).absolute()
@@ -65,6 +72,7 @@ class PackWriter:
         formats.require(self._options.format)
         self._classes = tuple(classes or ())
         self._fields = image_fields(self._options.codec)
+        self._fields += _further_fields(self._fields, fields or {})
         if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
             raise UsageError(f"{self.out}: is not an empty folder", "use another folder")
         make_folder(self.out / WORK_FOLDER)
@@ -81,6 +89,7 @@ class PackWriter:
         key: str,
         label: int = NO_LABEL,
         split: str = "train",
+        fields: Mapping[str, bytes] | None = None,
     ) -> None:
         """Add one sample.
 
@@ -89,10 +98,12 @@ class PackWriter:
             key: Names the sample, as a path would; unique in the pack.
             label: Index into the pack's classes, or NO_LABEL.
             split: Name of its split.
+            fields: Bytes of the writer's further fields; those left out are absent in this sample.
 
         Raises:
             ImageError: The picture cannot be stored; nothing was written, go on if you like.
-            UsageError: A key for the second time, a label that is no class, no split name.
+            UsageError: A key for the second time, a label that is no class, no split name, a field
+                that the writer was not told of or that is no bytes.
             OutputError: The file system refused.
         """
         path = os.fsencode(key)
@@ -102,6 +113,7 @@ class PackWriter:
             raise UsageError(f"label {label} of {key!r} is none of {len(self._classes)} classes")
         if not SPLIT_NAME.fullmatch(split):
             raise UsageError(f"{split!r} cannot name a split", "letters, digits and _")
+        further = self._further(fields or {}, key)
         picture = self._encode(image)
         sample = Sample(
             slot=len(self._keys),
@@ -109,12 +121,12 @@ class PackWriter:
             label=label,
             width=picture.width,
             height=picture.height,
-            payloads={"image": picture.payload},
+            payloads={"image": picture.payload, **further},
         )
         self._keys.add(path)
         self._notes.update(picture.notes)
         if split not in self._splits:
-            self._splits[split] = _SplitWriter(self.out, split, self._options)
+            self._splits[split] = _SplitWriter(self.out, split, self._options, self._fields)
         self._splits[split].add(sample)
 
     def close(self) -> Manifest:
@@ -164,6 +176,21 @@ class PackWriter:
         else:
             self.abort()
 
+    def _further(self, given: Mapping[str, bytes], key: str) -> dict[str, bytes]:
+        known = [field.name for field in self._fields if field.kind == "bytes"]
+        for name, value in given.items():
+            if name not in known:
+                raise UsageError(
+                    f"unknown field {name!r} of {key!r}",
+                    suggestion(name, known) if known else "name it in PackWriter(fields=…)",
+                )
+            if not isinstance(value, bytes | bytearray | memoryview):
+                raise UsageError(
+                    f"field {name!r} of {key!r} is {type(value).__name__}, not bytes",
+                    "text: text.encode()",
+                )
+        return {name: bytes(value) for name, value in given.items()}
+
     def _encode(self, image: Pixels | bytes) -> Encoded:
         if isinstance(image, bytes | bytearray | memoryview):
             return transcode(bytes(image), self._options.image)
@@ -174,14 +201,35 @@ class PackWriter:
         return transcode_pixels(image, self._options.image)
 
 
+def _further_fields(taken: Sequence[Field], given: Mapping[str, str]) -> tuple[Field, ...]:
+    """Fields of bytes, checked against those there are."""
+    names = {field.name for field in taken} | {"key"}  # streams yield the path under that name
+    extensions = {field.extension for field in taken}
+    for name, extension in given.items():
+        if not _FIELD_NAME.fullmatch(name) or name in names:
+            raise UsageError(
+                f"{name!r} cannot name a field", "a lower-case word, not image, label or key"
+            )
+        if not _FIELD_NAME.fullmatch(extension) or extension in extensions:
+            raise UsageError(
+                f"extension {extension!r} of field {name!r} cannot be",
+                f"a lower-case word, none of {', '.join(sorted(extensions))}",
+            )
+        extensions.add(extension)
+    return tuple(Field(name, "bytes", extension) for name, extension in given.items())
+
+
 class _SplitWriter:
     """One split's shards, one after the other."""
 
-    def __init__(self, out: Path, split: str, options: ConvertOptions) -> None:
+    def __init__(
+        self, out: Path, split: str, options: ConvertOptions, fields: Sequence[Field]
+    ) -> None:
         self.records: list[ShardRecord] = []
         self._out = out
         self._split = split
         self._options = options
+        self._fields = fields
         self._waiting: list[Sample] = []
         self._builder: ShardBuilder | None = None
         self._bytes = 0
@@ -216,11 +264,13 @@ class _SplitWriter:
                 self._out,
                 f"{self._split}-{len(self.records):06d}.{extension}",
                 self._options.format,
-                image_fields(self._options.codec),
+                self._fields,
                 self._options.image.one_size,
             )
         self._builder.add_batch(self._waiting)
-        self._bytes += sum(len(sample.payloads["image"]) for sample in self._waiting)
+        self._bytes += sum(
+            len(payload) for sample in self._waiting for payload in sample.payloads.values()
+        )
         self._waiting = []
 
     def _finish_shard(self) -> None:

@@ -40,7 +40,12 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 6
 #: Signatures that users write down (design: reader and writer for code) and may be longer.
-PUBLIC_SIGNATURES = ("BatchStream.__init__", "WindowSampler.__init__", "Loader.__init__")
+PUBLIC_SIGNATURES = (
+    "BatchStream.__init__",
+    "Loader.__init__",
+    "PackedDataset.__init__",
+    "WindowSampler.__init__",
+)
 #: Names that say nothing of what a module does.
 BANNED_WORDS = ("helper", "util", "manager", "engine", "chunk", "blob", "misc", "common")
 #: Where a command talks to its user and to its environment.

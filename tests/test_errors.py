@@ -19,6 +19,7 @@ EXIT_CODES = {
     "MissingDependency": 2,
     "TooManySkipped": 3,
     "DamageError": 4,
+    "DamagedSample": 4,
 }
 
 

@@ -7,7 +7,7 @@ from packer import registry
 from packer.convert import ConvertOptions
 from packer.errors import ImageError, OutputError, UsageError
 from packer.manifest import read_manifest
-from packer.reader import PackedDataset
+from packer.reader import BatchStream, PackedDataset
 from packer.verify import VerifyOptions, verify_pack
 from packer.writer import PackWriter
 
@@ -50,6 +50,62 @@ def test_bytes_pass_as_a_conversions_would(tmp_path: Path) -> None:
     assert dataset[0][0].shape == (32, 48, 3)
     assert (dataset[0][0] == dataset[1][0]).all()
     assert dataset[0][1] == -1
+
+
+@pytest.mark.parametrize("format_name", registry.names("formats"))
+def test_further_fields(tmp_path: Path, format_name: str) -> None:
+    """Also names that a format uses itself, and samples that lack a field."""
+    options = ConvertOptions(format=format_name, batch_size=3, codec="png")
+    fields = {"caption": "txt", "labels": "json", "path": "path"}
+    with PackWriter(tmp_path / "pack", options=options, fields=fields) as writer:
+        for number in range(7):
+            given = {"caption": f"number {number}".encode(), "labels": bytes(number)}
+            if number % 2:
+                del given["labels"]
+            writer.write(image=_pixels(number), key=str(number), fields=given)
+    assert not verify_pack(tmp_path / "pack", VerifyOptions(decode=True, jobs=1)).damage
+    dataset = PackedDataset(tmp_path / "pack", decode="numpy")
+    fields_read = ("key", "caption", "labels", "path", "image")
+    stream = BatchStream(dataset, 7, shuffle="none", fields=fields_read)
+    [(keys, captions, labels, paths, images)] = list(stream)
+    assert keys == [str(number) for number in range(7)]
+    assert captions == [b"number %d" % number for number in range(7)]
+    assert labels == [None if number % 2 else bytes(number) for number in range(7)]
+    assert paths == [None] * 7
+    assert (images[4].permute(1, 2, 0).numpy() == _pixels(4)).all()
+    assert dataset.field("caption", 5) == b"number 5"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"image": "txt"}, "'image' cannot name a field"),
+        ({"key": "txt"}, "'key' cannot name a field"),
+        ({"a/b": "txt"}, "'a/b' cannot name a field"),
+        ({"caption": "jpg"}, "extension 'jpg' of field 'caption'"),
+        ({"caption": "cls"}, "extension 'cls'"),
+        ({"caption": ".txt"}, "extension '.txt'"),
+        ({"a": "txt", "b": "txt"}, "extension 'txt' of field 'b'"),
+    ],
+)
+def test_fields_that_cannot_be(tmp_path: Path, fields: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        PackWriter(tmp_path / "pack", fields=fields)
+    assert not (tmp_path / "pack").exists()
+
+
+def test_values_of_fields_that_cannot_be(tmp_path: Path) -> None:
+    with PackWriter(tmp_path / "pack", fields={"caption": "txt"}) as writer:
+        with pytest.raises(UsageError, match=r"unknown field 'captoin' of 'a'.*did you mean"):
+            writer.write(image=_pixels(0), key="a", fields={"captoin": b""})
+        with pytest.raises(UsageError, match="field 'caption' of 'a' is str, not bytes"):
+            writer.write(image=_pixels(0), key="a", fields={"caption": "text"})  # type: ignore[dict-item]
+        writer.write(image=_pixels(0), key="a")
+    with (
+        PackWriter(tmp_path / "other") as writer,
+        pytest.raises(UsageError, match=r"unknown field 'caption'.*name it in PackWriter"),
+    ):
+        writer.write(image=_pixels(0), key="a", fields={"caption": b""})
 
 
 def test_wrong_samples_are_refused_and_cost_nothing(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from packer.manifest import Manifest
@@ -16,16 +18,63 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(pack: Path, as_json: bool) -> None:
-    """Say what is in a pack."""
+@click.option("--shuffle", is_flag=True, help="Measure how well reading it in random order mixes.")
+@click.option("--split", help="With --shuffle: the split; the first one if not given.")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(2),
+    default=128,
+    show_default=True,
+    help="With --shuffle: samples in a mini-batch.",
+)
+@click.option(
+    "--window",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="With --shuffle: on-disk batches that are shuffled together.",
+)
+@click.option(
+    "--epochs",
+    type=click.IntRange(2),
+    default=3,
+    show_default=True,
+    help="With --shuffle: epochs to look at.",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    pack: Path,
+    as_json: bool,
+    shuffle: bool,
+    split: str | None,
+    batch_size: int,
+    window: int,
+    epochs: int,
+) -> None:
+    """Say what is in a pack, or how well it shuffles."""
     from packer.manifest import read_manifest
 
+    if shuffle:
+        from packer.cli._shuffle import measure_shuffles
+
+        found = measure_shuffles(pack, split, batch_size, window, epochs)
+        click.echo(json.dumps(found.as_json()) if as_json else found.as_text())
+        return
+    _refuse_alone(ctx, ("split", "batch_size", "window", "epochs"))
     manifest = read_manifest(pack)
     if as_json:
         click.echo(json.dumps({"schema": "packer.info/1", **dataclasses.asdict(manifest)}))
         return
     for name, value in _lines(manifest):
         click.echo(f"{name:<12}{value}")
+
+
+def _refuse_alone(ctx: click.Context, names: Sequence[str]) -> None:
+    """Options that only mean something with --shuffle must not be ignored without it."""
+    for name in names:
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with --shuffle", ctx)
 
 
 def _lines(manifest: Manifest) -> list[tuple[str, Any]]:

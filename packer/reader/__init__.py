@@ -2,6 +2,7 @@
 
     PackedDataset    map-style: the swap-in for torchvision's ImageFolder; needs no torch
     BatchStream      mini-batches for `DataLoader(stream, batch_size=None)`
+    MixedStream      several streams as one: packs concatenated, or mixed with weights
     WindowSampler    BatchStream's order for `DataLoader(dataset, batch_sampler=sampler)`
 
 Each is imported when it is first asked for: importing this package imports no torch, PIL, cv2,
@@ -15,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.reader.dataset import PackedDataset
+    from packer.reader.mix import MixedStream
     from packer.reader.sampler import WindowSampler
     from packer.reader.stream import BatchStream
 
-__all__ = ["BatchStream", "PackedDataset", "WindowSampler"]
+__all__ = ["BatchStream", "MixedStream", "PackedDataset", "WindowSampler"]
 
 _HOMES = {
     "BatchStream": "packer.reader.stream",
+    "MixedStream": "packer.reader.mix",
     "PackedDataset": "packer.reader.dataset",
     "WindowSampler": "packer.reader.sampler",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import os
 from collections.abc import Callable, Sequence
@@ -9,12 +10,15 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from packer.errors import UsageError, suggestion
 from packer.imaging.opencv import keep_to_one_thread
-from packer.reader import ranks, seeding
+from packer.reader import ranks, seeding, selection
 from packer.reader.decoding import IMAGE, Decoder
 from packer.reader.hashing import Draws
 from packer.reader.pack import Pack
 from packer.reader.payloads import Payloads
+from packer.reader.selection import SelectedPack
+from packer.reader.skipping import SkippedSample, Skips
 from packer.reader.transforms import global_draws
 from packer.reader.views import Keys, Samples
 from packer.types import Array
@@ -38,6 +42,9 @@ class PackedDataset:
         decode: "pil": PIL images; "numpy": H×W×3 uint8, RGB; "bytes": as stored.
         verify: "first": a payload's checksum is compared when a process first reads it;
             "always": at every read.
+        on_error: What a sample does that is damaged or cannot be decoded. "raise": it raises
+            DamageError; "skip": it is listed in `skipped`, and the next whole sample of its on-disk
+            batch takes its place, so that no mini-batch shrinks. The first one is warned of.
 
     Attributes:
         transform: As given.
@@ -60,16 +67,61 @@ class PackedDataset:
         target_transform: Callable[[int], Any] | None = None,
         decode: str = "pil",
         verify: str = "first",
+        on_error: str = "raise",
     ) -> None:
-        self.pack = Pack(root, split)
-        self.payloads = Payloads(self.pack, verify)
-        self.decoder = Decoder(self.pack, decode, transform)
         self.transform = transform
         self.target_transform = target_transform
+        self._over(Pack(root, split), decode, verify, on_error)
         self.classes = list(self.pack.manifest.classes)
         self.class_to_idx = {name: label for label, name in enumerate(self.classes)}
         self._rank = 0  # as known where it was pickled
         self._entered = 0  # the process whose random streams are set up
+
+    def select(
+        self,
+        *,
+        classes: Sequence[str | int] | None = None,
+        fraction: float | tuple[float, float] | None = None,
+        first: int | None = None,
+        samples: Array | Sequence[int] | None = None,
+        seed: int = 0,
+    ) -> PackedDataset:
+        """Some of the samples as a data set of its own, for streams, samplers and by index.
+
+        Its samples are numbered anew from 0, in this one's order; labels stay as they are. Streams
+        read on-disk batches that hold few selected samples sample by sample. Several conditions
+        apply in the order: samples, classes, fraction, first.
+
+        Args:
+            classes: Names or labels (-1: unlabelled) of the classes to take.
+            fraction: Take a part of each class, drawn at random: 0.1, or (0.8, 1.0). Parts that do
+                not overlap share no sample; parts that make up 1 leave none out.
+            first: Take so many from the start.
+            samples: Numbers of the samples to take, or a bool mask of all samples.
+            seed: Of `fraction`.
+
+        Raises:
+            UsageError: A condition that cannot be.
+        """
+        pack = self.pack
+        if samples is not None:
+            pack = SelectedPack(pack, selection.listed(pack, samples))
+        if classes is not None:
+            pack = SelectedPack(pack, selection.of_classes(pack, classes))
+        if fraction is not None:
+            pack = SelectedPack(pack, selection.of_fraction(pack, fraction, seed))
+        if first is not None:
+            pack = SelectedPack(pack, np.arange(len(pack)) < max(0, first))
+        selected = copy.copy(self)
+        selected._over(pack, self.decoder.decode, self.payloads.verify, self.skips.on_error)
+        return selected
+
+    def _over(self, pack: Pack, decode: str, verify: str, on_error: str) -> None:
+        """Be the data set of these samples."""
+        self.pack = pack
+        self.payloads = Payloads(pack, verify)
+        self.decoder = Decoder(pack, decode, self.transform)
+        self.skips = Skips(pack, on_error)
 
     def __len__(self) -> int:
         return len(self.pack)
@@ -86,13 +138,38 @@ class PackedDataset:
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[tuple[Any, Any]]:
         """(image, label) of several samples, in their order; raises as `__getitem__`."""
         rank = self.enter_process()
-        samples = [self._sample(index) for index in indices]
-        payloads = self.payloads.read(samples, IMAGE)
         labels = self.pack.index["label"]
-        return [
-            (self.image(payload, sample, global_draws(rank)), self.target(int(labels[sample])))
-            for sample, payload in zip(samples, payloads, strict=True)
-        ]
+
+        def read(samples: Array) -> list[tuple[Any, Any]]:
+            payloads = self.payloads.read(samples, IMAGE)
+            return [
+                (self.image(payload, sample, global_draws(rank)), self.target(int(labels[sample])))
+                for sample, payload in zip(samples.tolist(), payloads, strict=True)
+            ]
+
+        wanted = np.array([self._sample(index) for index in indices], np.int64)
+        return self.skips.around(wanted, read)
+
+    @property
+    def skipped(self) -> list[SkippedSample]:
+        """Damaged samples that were left out so far (on_error="skip"): by this process and, where
+        torch was imported before the data set was made, by its DataLoader workers.
+        """
+        return self.skips.skipped()
+
+    def field(self, name: str, index: SupportsIndex) -> bytes | None:
+        """The stored bytes of one field of one sample; None if the sample lacks it.
+
+        Raises:
+            UsageError: The pack has no such field.
+            IndexError: There is no such sample.
+            DamageError: The pack does not hold what its index says.
+        """
+        known = self.pack.stored_fields()
+        if name not in known:
+            raise UsageError(f"unknown field {name!r}", suggestion(name, known))
+        payload = self.payloads.read([self._sample(index)], name)[0]
+        return None if payload is None else bytes(payload)
 
     @property
     def root(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from packer import registry
-from packer.errors import DamageError, ImageError, UsageError, suggestion
+from packer.errors import DamagedSample, ImageError, UsageError, suggestion
 from packer.reader.hashing import Draws
 from packer.reader.pack import Pack
 from packer.reader.transforms import BuiltIn, apply_steps, draw_steps
@@ -60,7 +60,7 @@ class Decoder:
         It may share memory with `payload`: not to be written to.
 
         Raises:
-            DamageError: There is no payload, or it cannot be decoded.
+            DamagedSample: There is no payload, or it cannot be decoded.
         """
         payload = self._there(payload, sample)
         steps = draw_steps(self.built_in, self._shape(sample), draws)
@@ -86,7 +86,9 @@ class Decoder:
 
     def _there(self, payload: memoryview | None, sample: int) -> memoryview:
         if payload is None:
-            raise DamageError(f"{self._pack.describe(sample, IMAGE)}: is not there")
+            raise DamagedSample(
+                f"{self._pack.describe(sample, IMAGE)}: is not there", sample=sample
+            )
         return payload
 
     def _shape(self, sample: int) -> tuple[int, int]:
@@ -99,8 +101,10 @@ class Decoder:
             codec = registry.load("codecs", str(self._codec))
             pixels: Pixels = codec.decode(payload, width, height)
         except ImageError as error:
-            raise DamageError(
-                f"{self._pack.describe(sample, IMAGE)}: {error.message}", self._pack.verify_hint()
+            raise DamagedSample(
+                f"{self._pack.describe(sample, IMAGE)}: {error.message}",
+                self._pack.verify_hint(),
+                sample,
             ) from error
         return pixels
 

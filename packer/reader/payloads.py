@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from packer.errors import DamageError, UsageError, suggestion
+from packer.errors import DamagedSample, UsageError, suggestion
 from packer.reader.pack import Pack
 from packer.reader.shards import ShardFiles
 from packer.types import ABSENT, Array
@@ -23,6 +23,10 @@ VERIFY = ("first", "always")
 #: reads ahead anyway (128 KiB), and at the 500 MB/s of a good network file system an eighth of a
 #: millisecond of transfer, where another read would cost a round trip.
 MERGE_GAP = 64 << 10
+#: The same for what is in the page cache: as much is copied in the time that a call takes.
+MERGE_GAP_CACHED = 8 << 10
+#: Bytes that a format may add to a sample: headers, padding, the label.
+_CONTAINER_BYTES = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +76,24 @@ class Payloads:
             raise UsageError(f"unknown verify {verify!r}", suggestion(verify, VERIFY))
         self.pack = pack
         self.files = ShardFiles(pack)
-        self._verify = verify
+        self.verify = verify
         self._start()
 
     def __reduce__(self) -> tuple[type[Payloads], tuple[Pack, str]]:
-        return Payloads, (self.pack, self._verify)
+        return Payloads, (self.pack, self.verify)
 
-    def read(self, samples: Sequence[int] | Array, field: str) -> list[memoryview | None]:
+    def read(
+        self, samples: Sequence[int] | Array, field: str, announced: bool = False
+    ) -> list[memoryview | None]:
         """One field of some samples, in their order; None where a sample lacks it.
 
         Reads what is wanted and the small gaps between.
+
+        Args:
+            samples: Their numbers.
+            field: Name of the field.
+            announced: Their batches were given to `advise` before: they are in the page cache, or
+                on their way.
 
         Raises:
             DamageError: Not what the index says.
@@ -91,8 +103,9 @@ class Payloads:
         index = self.pack.index
         shards = index["batch_shard"][self.pack.batch_of(wanted)]
         offsets, sizes = index[f"{field}.offset"][wanted], index[f"{field}.size"][wanted]
-        runs = list(merge_runs(shards, offsets, sizes))
-        if len(runs) > 1:
+        gap = MERGE_GAP_CACHED if announced else MERGE_GAP
+        runs = list(merge_runs(shards, offsets, sizes, gap))
+        if len(runs) > 1 and not announced:
             for run in runs:
                 self.files.advise(run.shard, run.start, run.stop - run.start)
         found: list[memoryview | None] = [None] * len(wanted)
@@ -107,6 +120,20 @@ class Payloads:
         shard, offset, size = self._place(batch)
         return Span(offset, self.files.read(shard, offset, size))
 
+    def dense(self) -> Array:
+        """bool, one an on-disk batch: whether its span holds little but samples of this pack. Those
+        of a selection also hold what was not selected.
+        """
+        index = self.pack.index
+        counts, wanted = index["batch_count"], np.zeros(len(index["batch_count"]))
+        batches = np.repeat(np.arange(len(counts)), counts)
+        for name in self.pack.stored_fields():
+            there = index[f"{name}.offset"] != ABSENT
+            wanted += np.bincount(batches, index[f"{name}.size"] * there, len(counts))
+        beside = index["batch_bytes"] - wanted
+        dense: Array = beside <= wanted / 2 + counts * _CONTAINER_BYTES
+        return dense
+
     def advise(self, batches: Array) -> None:
         """Tell the kernel that these on-disk batches will be read soon."""
         for batch in batches.tolist():
@@ -116,7 +143,7 @@ class Payloads:
         """One sample's field out of the span that holds it, checked; None if it lacks the field.
 
         Raises:
-            DamageError: Its checksum differs.
+            DamagedSample: Its checksum differs.
         """
         offset = int(self.pack.index[f"{field}.offset"][sample])
         if offset == ABSENT:
@@ -147,12 +174,13 @@ class Payloads:
             self._start()  # what a parent, or another file, was checked for does not count
             self._changes = self.files.changes
         checked = self._checked[field]
-        if checked[sample] and self._verify == "first":
+        if checked[sample] and self.verify == "first":
             return
         if zlib.crc32(payload) != int(self.pack.index[f"{field}.crc32"][sample]):
-            raise DamageError(
+            raise DamagedSample(
                 f"{self.pack.describe(sample, field)}: its checksum differs",
                 self.pack.verify_hint(),
+                sample,
             )
         checked[sample] = True
 

@@ -23,6 +23,9 @@ from packer.reader.pack import Pack
 #: Shards that a process keeps open. Many times what is read side by side (a window of 16 batches
 #: lies in at most 16 shards), and far below the usual limit of 1,024 files a process.
 OPEN_SHARDS = 64
+#: Of one piece of advice. Linux takes of each call no more than the device's largest transfer: 512
+#: KiB to 1280 KiB of disks, the READ size (1 MiB) of NFS.
+ADVICE_BYTES = 512 << 10
 #: Errors of network file systems that opening the file again can cure.
 _PASSING = (errno.ESTALE, errno.EIO)
 
@@ -106,8 +109,21 @@ class ShardFiles:
             return
         # A hint only: whatever is wrong shows, with its reason, in the read that follows.
         with contextlib.suppress(OSError):
-            number = self._descriptor(shard).number
-            os.posix_fadvise(number, offset, size, os.POSIX_FADV_WILLNEED)
+            opened = self._descriptor(shard)
+            for start in range(offset, offset + size, ADVICE_BYTES):
+                length = min(ADVICE_BYTES, offset + size - start)
+                os.posix_fadvise(opened.number, start, length, os.POSIX_FADV_WILLNEED)
+
+    def expect_no_order(self) -> None:
+        """Tell the kernel not to read on behind what is asked for: what comes next in these files
+        is not wanted, or is announced with `advise`.
+        """
+        if self._pid != os.getpid():
+            self._start()
+        with self._lock:
+            self._ordered = False
+            for opened in self._open.values():
+                _expect_no_order(opened)
 
     def close(self) -> None:
         """Close all files; reading opens them again."""
@@ -116,7 +132,8 @@ class ShardFiles:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._ordered = True
+        self._lock: threading.Lock = threading.Lock()
         self._open: OrderedDict[int, _Descriptor] = OrderedDict()
         self._identity: dict[int, tuple[int, ...]] = {}
         self.changes = 0
@@ -131,6 +148,8 @@ class ShardFiles:
                 self._open.move_to_end(shard)
                 return found
         opened = _Descriptor(self._pack.shard_path(shard))
+        if not self._ordered:
+            _expect_no_order(opened)
         self._check(shard, opened)
         with self._lock:
             self._open[shard] = opened
@@ -160,6 +179,13 @@ class ShardFiles:
             )
         self._identity[shard] = identity
         self.changes += before is not None
+
+
+def _expect_no_order(opened: _Descriptor) -> None:
+    if hasattr(os, "posix_fadvise"):
+        # A hint only: files that know nothing of it are read as others are.
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(opened.number, 0, 0, os.POSIX_FADV_RANDOM)
 
 
 def _read_exactly(opened: _Descriptor, offset: int, buffer: memoryview) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch.utils.data import IterableDataset
 
 from packer.errors import UsageError, suggestion
@@ -14,9 +15,14 @@ from packer.reader.collate import collate_images, collate_labels
 from packer.reader.dataset import PackedDataset
 from packer.reader.decoding import IMAGE
 from packer.reader.hashing import Draws, combine
-from packer.reader.order import EpochOrder, OrderOptions, Piece, Schedule
-from packer.reader.sampler import make_schedule
+from packer.reader.minibatch import make_mini_batch
+from packer.reader.order import EpochOrder, OrderOptions, Schedule
+from packer.reader.progress import Progress, Walk
+from packer.reader.sampler import make_schedule, sequence_of
+from packer.reader.skipping import SkippedSample
+from packer.reader.state import Place, Share, read_share, read_state, write_state
 from packer.reader.windows import WindowBuffer
+from packer.types import Array
 
 LABEL = "label"
 KEY = "key"
@@ -24,14 +30,15 @@ KEY = "key"
 _AUGMENT = 16
 
 
-class BatchStream(IterableDataset[tuple[Any, ...]]):
+class BatchStream(IterableDataset[Any]):
     """Mini-batches of a pack: for `DataLoader(stream, batch_size=None, num_workers=N)`, or to
     iterate over directly.
 
-    Each mini-batch is a tuple in the order of `fields`: pictures of one size as one uint8 tensor
-    N×3×H×W in channels-last memory, others as a list of tensors 3×H×W (decode="bytes": a list of
-    bytes; with a transform: see `packer.reader.collate`); "label" as int64 N; "key" (the original
-    paths) as a list of str; a field of bytes as a list of bytes, None where a sample lacks it.
+    Each mini-batch is a named tuple in the order of `fields`: pictures of one size as one uint8
+    tensor N×3×H×W in channels-last memory, others as a list of tensors 3×H×W (decode="bytes": a
+    list of bytes; with a transform: see `packer.reader.collate`); "label" as int64 N; "key" (the
+    original paths) as a list of str; a field of bytes as a list of bytes, None where a sample lacks
+    it.
 
     Workers take the mini-batches in turn, so a DataLoader yields them in the same order for any
     number of workers. Built-in random transforms draw from (seed, epoch, sample): the same crops,
@@ -44,12 +51,13 @@ class BatchStream(IterableDataset[tuple[Any, ...]]):
         dataset: Whose samples, with its transforms and `decode`.
         batch_size: Samples in a mini-batch of one rank; need not match the on-disk batches.
         shuffle: "none", "batch", "window" or "full"; see `packer.reader.order.OrderOptions`.
-        window: On-disk batches that are shuffled together; held in memory, 512 MB at most.
+        window: On-disk batches that are mixed at a time; held in memory, 512 MB at most.
         seed: Of the order and of built-in transforms. Must be equal on all ranks.
         tail: "drop", "pad" or "keep"; None: keep for shuffle "none", else drop.
         rank: Of this process; None: torch.distributed's, else the environment's, else 0.
         world_size: Number of ranks; given with `rank` or not at all.
         fields: What to yield.
+        as_dict: Yield dicts by field name instead of tuples.
 
     Raises:
         UsageError: An argument that cannot be.
@@ -67,66 +75,161 @@ class BatchStream(IterableDataset[tuple[Any, ...]]):
         rank: int | None = None,
         world_size: int | None = None,
         fields: Sequence[str] = ("image", "label"),
+        as_dict: bool = False,
     ) -> None:
         rank, world_size = ranks.resolve(rank, world_size)
         options = OrderOptions(batch_size, shuffle, window, seed, tail, rank, world_size)
         self.dataset = dataset
         self.schedule: Schedule = make_schedule(dataset.pack, options)
         self.fields = tuple(fields)
+        self.as_dict = as_dict
         _check_fields(dataset, self.fields)
-        # In shared memory: worker processes that live through several epochs see it change.
-        self._epoch = _shared_integer()
+        self._progress = Progress()
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next `iter` reads, in this process and its workers."""
-        self._epoch.fill_(epoch)
+        """Choose the epoch that the next `iter` reads, in this process and its workers. If it is
+        the one that `load_state_dict` was given, the next `iter` goes on in it.
+        """
+        self._progress.set_epoch(epoch)
 
     @property
     def epoch(self) -> int:
         """The epoch that the next `iter` reads."""
-        return int(self._epoch)
+        return self._progress.epoch
+
+    @property
+    def skipped(self) -> list[SkippedSample]:
+        """Damaged samples that were left out so far, by all workers (on_error="skip")."""
+        return self.dataset.skipped
 
     def __len__(self) -> int:
-        """Mini-batches of an epoch on this rank, over all workers."""
+        """Mini-batches of a whole epoch on this rank, over all workers: also after
+        `load_state_dict`, as learning rate schedules and progress bars count on it.
+        """
         return len(self.schedule)
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def state_dict(self, step: int | None = None) -> dict[str, Any]:
+        """How far training has come: a small dict, fit for JSON, equal on all ranks (with
+        tail="keep", rank 0 may be the only one that got the last mini-batch: take its).
+
+        Works by itself where the stream is iterated over directly, or inside of torchdata's
+        StatefulDataLoader. In another DataLoader with workers, which read ahead, the training loop
+        has to say how much it got. Once a direct loop has ended, the state is the next epoch's
+        beginning.
+
+        Args:
+            step: Mini-batches that the loop has got since it began, that is since the last `iter`:
+                after an epoch was gone on with, not those before.
+
+        Raises:
+            UsageError: Workers have read, and `step` is not given; or it cannot be.
+        """
+        sequence = sequence_of(self.dataset.pack, self.schedule)
+        stride = self.schedule.stride
+        worker = ranks.worker()
+        walk = self._progress.walk()
+        if worker is not None:
+            walk = walk or self._progress.begin()
+            share = Share(*worker, stride, walk.step)
+            return write_state(sequence, Place(walk.epoch, walk.start), share)
+        if step is None:
+            place = self._progress.place(stride)
+        else:
+            place = self._progress.walk_start()
+            most = self.schedule.steps(place.position)
+            if not 0 <= step <= most:
+                raise UsageError(
+                    f"step {step} is none of the {most} mini-batches of this loop",
+                    "count those that the loop has got since it began, not since the epoch did",
+                )
+            place = Place(place.epoch, place.position + step * stride)
+        end = self.schedule.samples
+        return write_state(sequence, Place(place.epoch, min(place.position, end)))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state: the next `iter` gives what is left of its epoch; if that is nothing,
+        the next epoch.
+
+        Call it before the loader's workers start. Number of ranks, workers and mini-batch size may
+        differ from what they were.
+
+        Args:
+            state: What `state_dict` returned, of this or another rank; or that of a
+                StatefulDataLoader over a stream, to go on from it with another number of workers.
+
+        Raises:
+            UsageError: No such state, or of another pack, seed, shuffle, window or tail.
+        """
+        sequence = sequence_of(self.dataset.pack, self.schedule)
+        worker = ranks.worker()
+        if worker is None:
+            place = read_state(state, sequence)
+            self._progress.resume(place, self.schedule.ended(place.position))
+        else:
+            place, step = read_share(state, sequence, *worker, self.schedule.stride)
+            self._progress.resume_worker(place, step)
+
+    def __iter__(self) -> Iterator[Any]:
         """This process's share of the mini-batches.
 
         Raises:
             DamageError: The pack does not hold what its index says.
             PackerError: The file system failed.
         """
+        # Not a generator itself: a loop begins when `iter` is called, not with its first `next`.
         self.dataset.enter_process(self.schedule.options.rank)
-        worker, workers = ranks.worker() or (0, 1)
-        epoch = self.epoch
-        order = self.schedule.order(epoch)
-        buffer = WindowBuffer(self.dataset.payloads, order)
-        for step in range(worker, len(self), workers):
-            yield self._mini_batch(order, step, buffer, epoch)
+        return self._walk_through(self._progress.begin())
+
+    def _walk_through(self, walk: Walk) -> Iterator[Any]:
+        order, buffer = self._open(walk.epoch, walk.workers)
+        for step in range(walk.step, self.schedule.steps(walk.start), walk.workers):
+            mini_batch = self._mini_batch(order, buffer, walk.epoch, step, walk.start)
+            walk.step = step + walk.workers  # once it is handed out, the training loop has it
+            yield mini_batch
+        walk.ended = True
+
+    def mini_batches(self, places: Iterable[tuple[int, int]]) -> Iterator[Any]:
+        """The mini-batches at some places, (epoch, step) each, in the order given. Cheap where each
+        epoch's steps ascend: what was read for one serves the next. Raises as `iter`.
+        """
+        self.dataset.enter_process(self.schedule.options.rank)
+        _, workers = ranks.worker() or (0, 1)
+        for epoch, group in itertools.groupby(places, key=operator.itemgetter(0)):
+            order, buffer = self._open(epoch, workers)
+            for _, step in group:
+                yield self._mini_batch(order, buffer, epoch, step)
+
+    def _open(self, epoch: int, workers: int) -> tuple[EpochOrder, WindowBuffer]:
+        order, options = self.schedule.order(epoch), self.schedule.options
+        payloads = self.dataset.payloads
+        return order, WindowBuffer(payloads, order, options.rank, options.world_size, workers)
 
     def _mini_batch(
-        self, order: EpochOrder, step: int, buffer: WindowBuffer, epoch: int
-    ) -> tuple[Any, ...]:
-        columns: dict[str, list[Any]] = {name: [] for name in self.fields}
-        for piece in order.pieces(*self.schedule.bounds(step)):
-            for name in self.fields:
-                columns[name].extend(self._column(name, piece, buffer, epoch))
-        return tuple(self._collated(name, columns[name]) for name in self.fields)
+        self, order: EpochOrder, buffer: WindowBuffer, epoch: int, step: int, start: int = 0
+    ) -> Any:
+        buffer.enter(*self.schedule.span(step, start))
 
-    def _column(self, name: str, piece: Piece, buffer: WindowBuffer, epoch: int) -> Iterator[Any]:
+        def read(samples: Array) -> dict[str, list[Any]]:
+            return {name: list(self._column(name, samples, buffer, epoch)) for name in self.fields}
+
+        # Damaged samples' places may be taken by others.
+        samples = self.schedule.mini_batch(order, step, start)
+        columns = self.dataset.skips.around(samples, read)
+        collated = {name: self._collated(name, columns[name]) for name in self.fields}
+        return collated if self.as_dict else make_mini_batch(self.fields, collated.values())
+
+    def _column(self, name: str, samples: Array, buffer: WindowBuffer, epoch: int) -> Iterator[Any]:
         pack = self.dataset.pack
-        samples = piece.samples
         if name == LABEL:
             labels = pack.index["label"][samples].tolist()
             yield from (self.dataset.target(label) for label in labels)
         elif name == KEY:
             yield from (pack.key(sample) for sample in samples.tolist())
         elif name == IMAGE:
-            for sample, payload in zip(samples.tolist(), buffer.read(piece, name), strict=True):
+            for sample, payload in zip(samples.tolist(), buffer.read(samples, name), strict=True):
                 yield self._image(payload, sample, epoch)
         else:
-            for payload in buffer.read(piece, name):
+            for payload in buffer.read(samples, name):
                 yield None if payload is None else bytes(payload)
 
     def _image(self, payload: memoryview | None, sample: int, epoch: int) -> Any:
@@ -149,9 +252,3 @@ def _check_fields(dataset: PackedDataset, fields: Sequence[str]) -> None:
             raise UsageError(f"unknown field {name!r}", suggestion(name, known))
     if len(set(fields)) != len(fields) or not fields:
         raise UsageError(f"fields {tuple(fields)} cannot be", "one or more names, each once")
-
-
-def _shared_integer() -> Any:
-    """A tensor of one int64 that DataLoader's worker processes see change."""
-    tensor: Any = torch.zeros((), dtype=torch.int64)
-    return tensor.share_memory_()

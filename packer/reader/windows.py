@@ -1,57 +1,94 @@
-"""The batches of the window that a stream is in, held in memory."""
+"""What a stream reads of the on-disk batches that it is in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import numpy as np
 
-from packer.reader.order import EpochOrder, Piece
+from packer.reader.order import EpochOrder
 from packer.reader.payloads import Payloads, Span
+from packer.types import Array
 
 
 class WindowBuffer:
-    """Reads an epoch window by window: each on-disk batch that is needed with one positional read,
-    when it is first needed.
+    """Reads an epoch's payloads as its sequence is walked.
 
-    The spans of one window are let go when the next one is entered. Its samples are shuffled
-    through all of it, so its batches run out within its last few samples: letting go of each on
-    its own would keep no less in memory.
+    An on-disk batch that this rank needs (nearly) whole is announced to the kernel, whole, before
+    it is used: so the storage sees it once, in one stretch, whichever workers use it. A process
+    that reads alone then reads it whole, once, and keeps it until its last sample has passed. One
+    of several workers reads its own samples of it, which are in the page cache by then, and holds
+    nothing: copying whole batches in each of n workers would cost as much as decoding, for n above
+    20. Of batches that are mostly other ranks', or mostly not selected, what is wanted is read.
 
     Args:
         payloads: Where to read.
         order: The epoch.
+        rank: Of this process.
+        world_size: Number of ranks.
+        workers: Number of processes that take the rank's mini-batches in turn.
     """
 
-    def __init__(self, payloads: Payloads, order: EpochOrder) -> None:
+    def __init__(
+        self, payloads: Payloads, order: EpochOrder, rank: int, world_size: int, workers: int = 1
+    ) -> None:
         self._payloads = payloads
-        self._order = order
-        self._window: int | None = None
+        self._needs = order.needs(rank, world_size)
+        self._keeps = workers == 1
         self._spans: dict[int, Span] = {}
+        #: Batches that are read, or at least announced, whole.
+        self._whole = self._needs.whole & payloads.dense()
+        whole = np.flatnonzero(self._whole)
+        #: Batches to announce whole, in order of first need; those before `_next` are.
+        self._queue: Array = whole[np.argsort(self._needs.first[whole], kind="stable")]
+        self._next = 0
+        self._start = 0
+        if not self._whole[order.nonempty].all():
+            payloads.files.expect_no_order()  # what lies between a rank's samples is others'
 
-    def read(self, piece: Piece, field: str) -> Iterator[memoryview | None]:
-        """One field of a piece's samples, in order; None where a sample lacks it.
+    def enter(self, start: int, stop: int) -> None:
+        """Go on to positions [start, stop) of the sequence: let go of what lies behind, and let the
+        kernel fetch what comes next while this is used, several batches at a time.
+        """
+        needs, self._start = self._needs, start
+        for batch in [batch for batch in self._spans if needs.last[batch] < start]:
+            del self._spans[batch]
+        due = int(np.searchsorted(needs.first[self._queue], stop + needs.ahead))
+        ahead = self._queue[self._next : due]
+        self._payloads.advise(ahead[needs.last[ahead] >= start])
+        self._next = max(self._next, due)
+
+    def read(self, samples: Array, field: str) -> list[memoryview | None]:
+        """One field of some samples of the positions entered, in order; None where a sample lacks
+        it.
 
         Raises:
             DamageError: Not what the index says.
             PackerError: The file system failed.
         """
-        if piece.window is None:
-            yield from self._payloads.read(piece.samples, field)
-            return
-        self._enter(piece.window)
-        batches = self._payloads.pack.batch_of(piece.samples)
-        for sample, batch in zip(piece.samples.tolist(), batches.tolist(), strict=True):
+        batches = self._payloads.pack.batch_of(samples)
+        # What a mini-batch is padded with may be of a batch that has passed.
+        whole = self._whole[batches] & (self._needs.last[batches] >= self._start)
+        found: list[memoryview | None] = [None] * len(samples)
+        self._read_apart(np.flatnonzero(~whole), samples, field, found)
+        if not self._keeps:
+            self._read_apart(np.flatnonzero(whole), samples, field, found, announced=True)
+            return found
+        for place in np.flatnonzero(whole).tolist():
+            batch, sample = int(batches[place]), int(samples[place])
             span = self._spans.get(batch)
             if span is None:
                 span = self._spans[batch] = self._payloads.span(batch)
-            yield self._payloads.cut(span, sample, field)
+            found[place] = self._payloads.cut(span, sample, field)
+        return found
 
-    def _enter(self, window: int) -> None:
-        if window == self._window:
-            return
-        self._spans.clear()
-        # The kernel reads the next window while this one is used, and several batches at a time.
-        expected = self._window is not None and window == self._window + 1
-        first = window + 1 if expected else window
-        for ahead in range(first, min(window + 2, self._order.windows)):
-            self._payloads.advise(self._order.batches(ahead))
-        self._window = window
+    def _read_apart(
+        self,
+        places: Array,
+        samples: Array,
+        field: str,
+        found: list[memoryview | None],
+        announced: bool = False,
+    ) -> None:
+        """Read the samples at some places, each by itself, into the same places of `found`."""
+        payloads = self._payloads.read(samples[places], field, announced)
+        for place, payload in zip(places.tolist(), payloads, strict=True):
+            found[place] = payload

@@ -109,6 +109,17 @@ def test_several_at_once_are_read_in_few_reads(
         assert label == built.labels[sample]
 
 
+def test_fields_of_bytes_by_name(build_pack: Any, format_name: str) -> None:
+    built = build_pack(SHARDS, format_name, extra=True)
+    dataset = PackedDataset(built.root)
+    assert [dataset.field("note", sample) for sample in (4, 6, -1)] == [b"note 4", None, b"note 14"]
+    assert dataset.field("image", 3) == built.samples[3].payloads["image"]
+    with pytest.raises(UsageError, match=r"unknown field 'notes'.*did you mean 'note'"):
+        dataset.field("notes", 0)
+    with pytest.raises(IndexError):
+        dataset.field("note", 15)
+
+
 def test_pickles_small_and_after_use(build_pack: Any, format_name: str) -> None:
     """LM04: "cannot pickle Environment"."""
     built = build_pack([[40] * 5], format_name)
@@ -182,7 +193,7 @@ def test_importing_the_reader_imports_next_to_nothing() -> None:
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     )
     assert done.stdout.startswith("[]")
-    for name in ("PackedDataset", "BatchStream", "WindowSampler"):
+    for name in ("PackedDataset", "BatchStream", "MixedStream", "WindowSampler"):
         assert name in done.stdout
 
 

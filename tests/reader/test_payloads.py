@@ -41,7 +41,7 @@ def flip(built: Any, pack: Pack, sample: int) -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 300), st.integers(0, 40)), max_size=30),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 300), st.integers(1, 40)), max_size=30),
     st.integers(0, 50),
 )
 def test_runs_hold_what_is_wanted_and_small_gaps(

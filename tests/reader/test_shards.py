@@ -15,7 +15,7 @@ import pytest
 
 from packer.errors import DamageError, PackerError
 from packer.reader.pack import Pack
-from packer.reader.shards import ShardFiles
+from packer.reader.shards import ADVICE_BYTES, ShardFiles
 
 # Python 3.12 and later warn of forks where libraries have threads; that they work is the test.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
@@ -82,7 +82,7 @@ def test_a_swapped_shard_is_refused_at_its_first_read(
     with pytest.raises(DamageError, match=r"train-000001.*train\.index.*swapped") as caught:
         files.read(1, 9000, 10)
     assert "packer verify" in caught.value.hint
-    assert "packer index" in caught.value.hint
+    assert "convert again" in caught.value.hint
 
 
 def test_a_shard_that_disappears_is_missing(build_pack: Any) -> None:
@@ -280,3 +280,34 @@ def test_hints_to_the_kernel_are_only_hints(
     files.advise(0, 512, 1000)
     monkeypatch.delattr(os, "posix_fadvise")
     files.advise(0, 512, 1000)
+
+
+def advice_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
+    """What the kernel is told: (offset, size, kind) of each call."""
+    calls: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, *what: calls.append(what))
+    return calls
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="needs posix_fadvise")
+def test_advice_is_given_in_pieces(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux takes no more of one call than a device's largest transfer."""
+    _, files = files_of(build_pack)
+    calls = advice_of(monkeypatch)
+    files.advise(0, 100, ADVICE_BYTES * 5 // 2)
+    assert {kind for _, _, kind in calls} == {os.POSIX_FADV_WILLNEED}
+    assert [start for start, _, _ in calls] == [100 + ADVICE_BYTES * n for n in range(3)]
+    assert sum(size for _, size, _ in calls) == ADVICE_BYTES * 5 // 2
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="needs posix_fadvise")
+def test_no_order_holds_for_open_files_and_later_ones(
+    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, files = files_of(build_pack)
+    files.read(0, 0, 10)
+    calls = advice_of(monkeypatch)
+    files.expect_no_order()
+    assert calls == [(0, 0, os.POSIX_FADV_RANDOM)]
+    files.read(1, 0, 10)
+    assert len(calls) == 2

@@ -108,6 +108,24 @@ def test_built_in_transforms_and_floats(build_pack: Any) -> None:
     assert np.allclose(images[3].permute(1, 2, 0), expected, atol=1e-6)
 
 
+def test_as_dicts(build_pack: Any) -> None:
+    built, stream = stream_of(build_pack, shuffle="none", fields=("label", "image"), as_dict=True)
+    batch = next(iter(stream))
+    assert list(batch) == ["label", "image"]
+    assert batch["label"].tolist() == built.labels[:4]
+    assert tuple(batch["image"].shape) == (4, 3, 6, 8)
+
+
+def test_mini_batches_at_any_places(build_pack: Any) -> None:
+    _, stream = stream_of(build_pack, 3, window=2, fields=["key"])
+    epochs = []
+    for epoch in range(3):
+        stream.set_epoch(epoch)
+        epochs.append(list(stream))
+    places = [(0, 1), (0, 4), (2, 0), (2, 3), (1, 2)]
+    assert list(stream.mini_batches(places)) == [epochs[epoch][step] for epoch, step in places]
+
+
 def test_random_crops_depend_on_seed_epoch_and_sample_alone(build_pack: Any) -> None:
     """So the same augmentation for any number of ranks, and after any interruption."""
     built = build_pack([[6, 6]], sizes=[(64, 64)])

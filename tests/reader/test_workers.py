@@ -11,10 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import (
+    ConcatDataset,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    Subset,
+    WeightedRandomSampler,
+)
 
 from packer.errors import DamageError
 from packer.reader import BatchStream, PackedDataset, WindowSampler
+from packer.reader.shards import ShardFiles
 
 pytestmark = [
     # More workers than cores are slow, and here that is all they are.
@@ -88,12 +96,70 @@ def test_the_sampler_gives_the_same_in_a_dataloader(build_pack: Any) -> None:
             assert np.array_equal(images, [built.pixels[sample] for sample in samples])
 
 
-def test_subsets_and_torchs_own_samplers(build_pack: Any) -> None:
+def test_subsets_and_torchs_own_samplers(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever chooses the samples, a mini-batch is read in few reads: one a shard here."""
     built = build_pack(SHARDS)
-    part: Any = Subset(PackedDataset(built.root, decode="numpy"), [5, 2, 19])  # type: ignore[arg-type]
-    loader = DataLoader(part, batch_size=2, shuffle=True)
-    labels = [int(label) for _, labels in loader for label in labels]
-    assert sorted(labels) == sorted(built.labels[sample] for sample in (5, 2, 19))
+    dataset: Any = PackedDataset(built.root, decode="numpy")
+    reads = []
+    real = ShardFiles.read
+
+    def read(self: ShardFiles, shard: int, offset: int, size: int) -> memoryview:
+        reads.append(shard)
+        return real(self, shard, offset, size)
+
+    monkeypatch.setattr(ShardFiles, "read", read)
+    weights = (dataset.targets == 2).astype(float)
+    balanced = 1 / np.bincount(dataset.targets)[dataset.targets]
+    samplers: dict[str, Any] = {
+        "random": RandomSampler(dataset),
+        "one class": WeightedRandomSampler(weights, 12),
+        "balanced": WeightedRandomSampler(balanced, 12),
+        "distributed": DistributedSampler(dataset, num_replicas=2, rank=1, shuffle=False),
+    }
+    seen = {}
+    for name, sampler in samplers.items():
+        reads.clear()
+        batches = list(DataLoader(dataset, batch_size=6, sampler=sampler))
+        assert len(reads) <= 3 * len(batches)
+        seen[name] = [int(label) for _, labels in batches for label in labels]
+    assert sorted(seen["random"]) == sorted(built.labels)
+    assert seen["one class"] == [2] * 12
+    assert len(seen["balanced"]) == 12
+    assert seen["distributed"] == [*built.labels[1::2], built.labels[0]]  # padded: 23 are uneven
+    reads.clear()
+    part: Any = Subset(dataset, [5, 2, 19, 0])
+    labels = [int(label) for _, some in DataLoader(part, batch_size=4) for label in some]
+    assert labels == [built.labels[sample] for sample in (5, 2, 19, 0)]
+    assert len(reads) == 2
+
+
+def test_concatenated_by_torch(build_pack: Any) -> None:
+    built = [build_pack(SHARDS, name=name, seed=seed) for name, seed in (("a", 0), ("b", 50))]
+    datasets: list[Any] = [PackedDataset(pack.root, decode="numpy") for pack in built]
+    both: Any = ConcatDataset(datasets)
+    assert len(both) == 46
+    images = [image for images, _ in DataLoader(both, batch_size=10) for image in images]
+    assert np.array_equal(images[25], built[1].pixels[2])
+
+
+def pad(batch: Any) -> Any:
+    """A user's own collate: pictures of several sizes in one tensor, black where there is none."""
+    images, labels = batch
+    height, width = (max(image.shape[side] for image in images) for side in (1, 2))
+    padded = torch.zeros(len(images), 3, height, width, dtype=torch.uint8)
+    for place, image in zip(padded, images, strict=True):
+        place[:, : image.shape[1], : image.shape[2]] = image
+    return padded, labels
+
+
+def test_a_collate_of_ones_own(build_pack: Any) -> None:
+    built = build_pack(SHARDS, sizes=[(8, 6), (5, 7)])
+    stream = BatchStream(PackedDataset(built.root), 4, shuffle="none")
+    loader: Any = DataLoader(stream, batch_size=None, num_workers=2, collate_fn=pad)
+    images, labels = next(iter(loader))
+    assert (tuple(images.shape), labels.tolist()) == ((4, 3, 7, 8), built.labels[:4])
+    assert np.array_equal(images[1, :, :, :5].permute(1, 2, 0), built.pixels[1])
+    assert not images[1, :, :, 5:].any()
 
 
 class Noise:

@@ -1,0 +1,134 @@
+"""Several streams as one: packs concatenated, or mixed with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from torch.utils.data import IterableDataset
+
+from packer.errors import UsageError
+from packer.reader import ranks
+from packer.reader.hashing import combine, keys
+from packer.reader.stream import BatchStream
+from packer.types import Array
+
+# Tells this hash from those of the order.
+_MIX = 48
+
+
+class MixedStream(IterableDataset[Any]):
+    """Mini-batches of several streams, in an order that depends on (seed, epoch) alone: for
+    `DataLoader(stream, batch_size=None)`, as BatchStream.
+
+    Each mini-batch comes from one stream, the same one on all ranks. How many an epoch takes from
+    each stream is exact, not drawn. Without weights it is all of each: the packs concatenated. With
+    weights a stream goes on, in the next epoch, where it stopped, and through its own epochs when
+    it runs out: nothing in it is never seen, or seen twice before all of it was seen.
+
+    Args:
+        streams: They yield the same fields; their ranks agree.
+        weights: Shares of the mini-batches, one a stream; None: in proportion to the streams.
+        length: Mini-batches of an epoch on each rank; None: as many as can be without taking more
+            than all of a stream.
+        seed: Of the order. Must be equal on all ranks.
+
+    Raises:
+        UsageError: An argument that cannot be.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[BatchStream],
+        *,
+        weights: Sequence[float] | None = None,
+        length: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.streams = tuple(streams)
+        _check_streams(self.streams)
+        lengths = np.array([len(stream) for stream in self.streams], np.int64)
+        shares = _shares(lengths, weights)
+        if length is None:
+            used = shares > 0
+            length = int(np.min(lengths[used] / shares[used]) + 1e-9)
+        #: Mini-batches that an epoch takes from each stream.
+        self.counts: Array = apportion(shares, length)
+        if (self.counts[lengths == 0] > 0).any() or length < 1:
+            raise UsageError(f"streams of {lengths.tolist()} mini-batches, {length} wanted of them")
+        self._lengths = lengths
+        self._seed = seed
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next `iter` reads, in this process and its workers."""
+        self.streams[0].set_epoch(epoch)  # in memory that workers share; `iter` asks no other
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next `iter` reads."""
+        return self.streams[0].epoch
+
+    def __len__(self) -> int:
+        """Mini-batches of an epoch on each rank, over all workers."""
+        return int(self.counts.sum())
+
+    def sources(self, epoch: int) -> Array:
+        """int64, the number of the stream that each mini-batch of an epoch comes from."""
+        listed = np.repeat(np.arange(len(self.streams)), self.counts)
+        drawn = keys(combine(self._seed, epoch, _MIX), np.arange(len(listed)))
+        sources: Array = listed[np.argsort(drawn, kind="stable")]
+        return sources
+
+    def __iter__(self) -> Iterator[Any]:
+        """This process's share of the mini-batches; raises as a BatchStream's."""
+        worker, workers = ranks.worker() or (0, 1)
+        epoch = self.epoch
+        sources = self.sources(epoch)
+        mine = np.arange(len(sources)) % workers == worker
+        walks = []
+        for number, stream in enumerate(self.streams):
+            chosen = np.flatnonzero(mine[sources == number]) + epoch * self.counts[number]
+            epochs, steps = np.divmod(chosen, max(1, self._lengths[number]))
+            walks.append(stream.mini_batches(zip(epochs.tolist(), steps.tolist(), strict=True)))
+        for source in sources[mine].tolist():
+            yield next(walks[source])
+
+
+def apportion(shares: Array, total: int) -> Array:
+    """int64: `total` divided in proportion to `shares` (they sum to 1) into whole numbers, by
+    largest remainders (Hamilton's method); of equal remainders the first.
+    """
+    exact = shares * total
+    counts = np.floor(exact + 1e-9).astype(np.int64)
+    left = total - int(counts.sum())
+    counts[np.argsort(counts - exact, kind="stable")[:left]] += 1
+    return counts
+
+
+def _shares(lengths: Array, weights: Sequence[float] | None) -> Array:
+    given = np.asarray(lengths if weights is None else weights, np.float64)
+    if given.shape != lengths.shape:
+        raise UsageError(f"{given.size} weights for {lengths.size} streams", "one a stream")
+    if not np.isfinite(given).all() or (given < 0).any() or given.sum() <= 0:
+        raise UsageError(f"weights {given.tolist()} cannot be", "0 or more, not all 0")
+    shares: Array = given / given.sum()
+    return shares
+
+
+def _check_streams(streams: Sequence[BatchStream]) -> None:
+    if not streams:
+        raise UsageError("no streams to mix", "one or more")
+    first = streams[0]
+    options = first.schedule.options
+    for stream in streams:
+        if (stream.fields, stream.as_dict) != (first.fields, first.as_dict):
+            raise UsageError(f"streams yield {first.fields} and {stream.fields}", "the same fields")
+        other = stream.schedule.options
+        if (other.rank, other.world_size) != (options.rank, options.world_size):
+            raise UsageError("streams of different ranks cannot be mixed")
+        if other.tail == "keep" and other.world_size > 1:
+            raise UsageError(
+                "tail='keep' gives ranks different numbers of mini-batches: nothing to mix",
+                "tail='drop' or 'pad'",
+            )

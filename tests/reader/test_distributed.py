@@ -1,0 +1,224 @@
+"""Real ranks: processes of torch.distributed on this machine, with a collective at every step."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(
+    not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
+    reason="needs torch.distributed with gloo",
+)
+
+#: Seconds in which a job is through or, if ranks wait for one another, hangs.
+LIMIT = 60
+
+#: One rank: an epoch or several with an all-reduce a step. Writes a line a step, before the next
+#: one begins; rank 0 keeps a checkpoint a step. With "die_at", all but rank 0 wait from that step
+#: on for a collective that never comes, as when a node is lost.
+TRAIN = """
+import json, os, sys, time
+from datetime import timedelta
+from pathlib import Path
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+from packer.reader import BatchStream, PackedDataset
+
+def main(options):
+    dist.init_process_group("gloo", timeout=timedelta(seconds=50))
+    rank, world = dist.get_rank(), dist.get_world_size()
+    dataset = PackedDataset(options["pack"], decode="bytes")
+    stream = BatchStream(
+        dataset, options["stride"] // world, shuffle=options["shuffle"], window=3,
+        tail=options["tail"], fields=["key"],
+    )
+    assert stream.schedule.options.rank == rank
+    workers = {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": True}
+    loader = DataLoader(stream, batch_size=None, **(workers if options["workers"] else {}))
+    checkpoint = Path(options["checkpoint"])
+    if checkpoint.exists():
+        stream.load_state_dict(json.loads(checkpoint.read_text()))
+    with open(f"{options['log']}-{rank}", "a", buffering=1) as log:
+        for epoch in range(stream.epoch, options["epochs"]):
+            stream.set_epoch(epoch)
+            for step, batch in enumerate(loader, 1):
+                count = torch.tensor(len(batch.key))
+                dist.all_reduce(count)
+                if rank == 0:
+                    partial = checkpoint.with_suffix(".partial")
+                    partial.write_text(json.dumps(stream.state_dict(step=step)))
+                    partial.replace(checkpoint)
+                dist.barrier()
+                log.write(json.dumps([epoch, len(stream), int(count), list(batch.key)]) + "\\n")
+                if options["die_at"] == step:
+                    time.sleep(1000)
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
+"""
+
+
+class Job:
+    """Ranks of one training job."""
+
+    def __init__(self, folder: Path, world: int, options: dict[str, Any]) -> None:
+        script = folder / "train.py"
+        script.write_text(TRAIN)
+        self.log = folder / f"log-{time.monotonic_ns()}"
+        self.world = world
+        port = free_port()
+        arguments = json.dumps({**options, "log": str(self.log)})
+        environment = {
+            **os.environ,
+            "WORLD_SIZE": str(world),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "OMP_NUM_THREADS": "1",
+        }
+        self.ranks = [
+            subprocess.Popen(
+                [sys.executable, script, arguments],
+                env={**environment, "RANK": str(rank)},
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            for rank in range(world)
+        ]
+
+    def wait(self) -> None:
+        end = time.monotonic() + LIMIT
+        try:
+            for rank in self.ranks:
+                _, errors = rank.communicate(timeout=max(0.1, end - time.monotonic()))
+                assert rank.returncode == 0, errors
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL, workers included."""
+        for rank in self.ranks:
+            if rank.poll() is None:
+                os.killpg(rank.pid, signal.SIGKILL)
+            rank.communicate()
+
+    def lines(self) -> list[list[Any]]:
+        """Per rank: a list of (epoch, len, samples of all ranks, own keys), a step each."""
+        found = []
+        for rank in range(self.world):
+            path = Path(f"{self.log}-{rank}")
+            text = path.read_text() if path.exists() else ""
+            found.append([json.loads(line) for line in text.splitlines()])
+        return found
+
+    def steps(self) -> Iterator[tuple[int, list[str]]]:
+        """The global mini-batches: (epoch, keys of all ranks)."""
+        for rows in zip(*self.lines(), strict=True):
+            assert len({(epoch, length, count) for epoch, length, count, _ in rows}) == 1
+            keys = [key for row in rows for key in row[3]]
+            assert len(keys) == rows[0][2]
+            yield rows[0][0], keys
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def options_of(built: Any, folder: Path, **more: Any) -> dict[str, Any]:
+    return {
+        "pack": str(built.root), "checkpoint": str(folder / "checkpoint"), "shuffle": "window",
+        "tail": "drop", "workers": 0, "epochs": 1, "stride": 12, "die_at": 0, **more,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("world", "shards", "workers", "tail"),
+    [
+        (2, [[4, 3]], 0, "drop"),  # one shard
+        (3, [[9, 9, 9, 1], [4], [2, 0, 2], [7], [1]], 2, "pad"),  # five of unequal size
+        (4, [[4, 4, 4, 4], [4, 2]], 0, "pad"),
+        (2, [[9, 9, 9, 1], [4], [2, 0, 2], [7], [1]], 2, "drop"),
+    ],
+)
+def test_uneven_packs_hang_no_rank(
+    build_pack: Any, tmp_path: Path, world: int, shards: list[list[int]], workers: int, tail: str
+) -> None:
+    """TR08: an all-reduce a step, over two epochs; also fewer batches or shards than ranks."""
+    built = build_pack(shards)
+    stride = 2 * world if len(built.samples) < 12 else 12
+    options = options_of(built, tmp_path, workers=workers, tail=tail, epochs=2, stride=stride)
+    job = Job(tmp_path, world, options)
+    job.wait()
+    steps = list(job.steps())
+    total = len(built.samples)
+    expected = total // stride if tail == "drop" else -(-total // stride)
+    for epoch in range(2):
+        mine = [keys for number, keys in steps if number == epoch]
+        assert [len(keys) for keys in mine] == [stride] * expected
+        seen = {key for keys in mine for key in keys}
+        assert len(seen) == (expected * stride if tail == "drop" else total)
+
+
+@pytest.mark.parametrize(("before", "after", "workers"), [(3, 2, 2), (2, 4, 0)])
+def test_killed_and_resumed_on_other_ranks(
+    build_pack: Any, tmp_path: Path, before: int, after: int, workers: int
+) -> None:
+    """RD08, by SIGKILL in mid-epoch: the steps are those of an unbroken run on one rank."""
+    built = build_pack([[9, 9, 9, 1], [8, 8], [9, 0, 9, 9]])  # 71 samples: 5 steps of 12 an epoch
+    whole = Job(tmp_path, 1, options_of(built, tmp_path, checkpoint=str(tmp_path / "other"),
+                                        epochs=2))  # fmt: skip
+    first = Job(tmp_path, before, options_of(built, tmp_path, epochs=2, workers=workers, die_at=3))
+    try:
+        end = time.monotonic() + LIMIT
+        while not all(len(lines) >= 3 for lines in first.lines()):
+            assert time.monotonic() < end, [rank.poll() for rank in first.ranks]
+            time.sleep(0.05)
+    finally:
+        first.kill()
+    whole.wait()
+    second = Job(tmp_path, after, options_of(built, tmp_path, epochs=2, workers=workers))
+    second.wait()
+    assert [*first.steps(), *second.steps()] == list(whole.steps())
+    assert len(list(whole.steps())) == 10
+
+
+def test_the_example_trains_and_goes_on(build_pack: Any, tmp_path: Path) -> None:
+    """scripts/train_ddp.py under torchrun: 2 ranks for an epoch, then 1 rank for another."""
+    built = build_pack([[8, 8], [8, 5]], codec="jpeg", sizes=[(80, 70), (64, 90)])
+    output = ""
+    for world, epochs in ((2, 1), (1, 2), (2, 2)):
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+                *("--nproc-per-node", str(world), ROOT / "scripts" / "train_ddp.py", built.root),
+                *("--checkpoint", tmp_path / "run.pt", "--epochs", str(epochs), "--val", "train"),
+                *("--global-batch-size", "8", "--every", "2", "--size", "48", "--workers", "1"),
+            ],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=2 * LIMIT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        assert done.returncode == 0, done.stderr
+        output += done.stdout
+    lines = output.splitlines()
+    assert [line.split(", loss")[0] for line in lines] == ["epoch 0: 3 steps", "epoch 1: 3 steps"]

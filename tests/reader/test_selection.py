@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+from packer.errors import DamageError, UsageError
+from packer.reader import BatchStream, PackedDataset, WindowSampler
+from packer.reader.pack import Pack
+from packer.reader.selection import SelectedPack
+from packer.reader.shards import ShardFiles
+
+pytestmark = [
+    # More workers than cores are slow, and here that is all they are.
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    # Python 3.12 and later warn of forks where libraries have threads; that they work is the test.
+    pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning"),
+]
+
+SHARDS = [[4, 0, 4], [3], [4, 9]]
+TOTAL = 24
+
+
+def keys_of(stream: Any) -> list[str]:
+    return [key for (keys,) in stream for key in keys]
+
+
+@given(mask=st.lists(st.booleans(), min_size=TOTAL, max_size=TOTAL))
+@settings(max_examples=40, deadline=None)
+def test_any_selection_reads_as_a_pack_of_its_samples(pack_root: Any, mask: list[bool]) -> None:
+    """By index and in every order of a stream: each selected sample once, with its own pixels."""
+    whole = PackedDataset(pack_root, decode="numpy")
+    part = whole.select(samples=np.array(mask))
+    chosen = np.flatnonzero(mask).tolist()
+    assert len(part) == len(chosen)
+    assert part.keys == [whole.keys[i] for i in chosen]
+    assert part.targets.tolist() == [int(whole.targets[i]) for i in chosen]
+    for place, sample in enumerate(chosen):
+        assert np.array_equal(part[place][0], whole[sample][0])
+    for shuffle in ("none", "batch", "window", "full"):
+        stream = BatchStream(part, 5, shuffle=shuffle, window=2, tail="keep", fields=["key"])
+        assert sorted(keys_of(stream)) == sorted(part.keys)
+
+
+@pytest.fixture(scope="module")
+def pack_root(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from packer.options import ConvertOptions
+    from packer.writer import PackWriter
+
+    root = tmp_path_factory.mktemp("selection") / "pack"
+    options = ConvertOptions(codec="png", batch_size=5, shard_size=1500)
+    with PackWriter(root, classes=["a", "b", "c"], options=options) as writer:
+        for number in range(TOTAL):
+            pixels = np.full((8, 8, 3), 10 * number, np.uint8)
+            writer.write(image=pixels, key=f"{number}.png", label=number % 3)
+    return root
+
+
+def test_every_format_and_field(build_pack: Any, format_name: str) -> None:
+    built = build_pack(SHARDS, format_name, extra=True)
+    dataset = PackedDataset(built.root).select(samples=[23, 2, 3, 11])
+    stream = BatchStream(dataset, 4, shuffle="none", fields=("key", "image", "note", "label"))
+    [(keys, images, notes, labels)] = list(stream)
+    assert keys == [built.keys[sample] for sample in (2, 3, 11, 23)]
+    for place, sample in enumerate((2, 3, 11, 23)):
+        assert np.array_equal(images[place].permute(1, 2, 0), built.pixels[sample])
+        assert notes[place] == built.samples[sample].payloads.get("note")
+        assert int(labels[place]) == built.labels[sample]
+
+
+def test_classes_by_name_and_label(build_pack: Any) -> None:
+    built = build_pack(SHARDS)
+    dataset = PackedDataset(built.root)
+    part = dataset.select(classes=["class1", 4])
+    assert Counter(part.targets.tolist()) == Counter(
+        label for label in built.labels if label in (1, 4)
+    )
+    assert part.classes == dataset.classes  # a label means what it meant
+    assert len(dataset.select(classes=[-1])) == 0
+
+
+def test_fractions_share_nothing_and_leave_nothing_out(build_pack: Any) -> None:
+    built = build_pack([[50] * 4])
+    dataset = PackedDataset(built.root)
+    parts = [dataset.select(fraction=part) for part in (0.25, (0.25, 0.6), (0.6, 1.0))]
+    keys = [list(part.keys) for part in parts]
+    assert sorted(key for some in keys for key in some) == sorted(built.keys)
+    for part, share in zip(parts, (0.25, 0.35, 0.4), strict=True):
+        assert set(Counter(part.targets.tolist()).values()) == {40 * share}  # exact in each class
+    assert keys[0] != sorted(built.keys)[:50]
+    assert list(dataset.select(fraction=0.25).keys) == keys[0]
+    assert list(dataset.select(fraction=0.25, seed=1).keys) != keys[0]
+    # Of some classes: the same samples as of all of them.
+    assert set(dataset.select(classes=[2], fraction=0.25).keys) <= set(keys[0])
+
+
+def test_the_first_ones_and_conditions_together(build_pack: Any) -> None:
+    built = build_pack(SHARDS)
+    dataset = PackedDataset(built.root)
+    assert dataset.select(first=5).keys == built.keys[:5]
+    assert len(dataset.select(first=99)) == TOTAL
+    part = dataset.select(samples=range(10, 24), classes=[1, 2], first=3)
+    assert part.keys == [built.keys[sample] for sample in (11, 12, 16)]
+    assert part.select(samples=[1]).keys == [built.keys[12]]  # of a selection
+
+
+def test_the_sampler_and_workers_number_alike(build_pack: Any) -> None:
+    built = build_pack(SHARDS)
+    part = PackedDataset(built.root, decode="numpy").select(samples=range(1, 24, 2))
+    stream = BatchStream(part, 3, window=2, fields=["key"])
+    expected = [batch for (batch,) in stream]
+    sampler = WindowSampler(part, 3, window=2)
+    assert [[part.keys[sample] for sample in samples] for samples in sampler] == expected
+    for context in ("fork", "spawn"):
+        loader: Any = DataLoader(
+            stream, batch_size=None, num_workers=2, multiprocessing_context=context
+        )
+        assert [batch for (batch,) in loader] == expected
+
+
+def test_only_what_is_selected_is_read(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class of a pack costs its own bytes, not those of all batches."""
+    built = build_pack([[40] * 5], sizes=[(40, 30)])
+    part = PackedDataset(built.root).select(samples=[3, 4, 120])
+    sizes = []
+    real = ShardFiles.read
+
+    def read(self: ShardFiles, shard: int, offset: int, size: int) -> memoryview:
+        sizes.append(size)
+        return real(self, shard, offset, size)
+
+    monkeypatch.setattr(ShardFiles, "read", read)
+    assert len(list(BatchStream(part, 3))) == 1
+    payload = 40 * 30 * 3
+    assert sum(sizes) < 3 * payload + 5000  # tar headers between the two neighbours
+
+
+@pytest.mark.parametrize("fraction", [0.05, 0.3, 0.9])
+def test_little_more_than_what_is_selected_is_read(
+    build_pack: Any, monkeypatch: pytest.MonkeyPatch, fraction: float
+) -> None:
+    """Samples spread over all batches, large enough that the gaps between them are worth it."""
+    built = build_pack([[40] * 4], sizes=[(200, 120)])
+    part = PackedDataset(built.root).select(fraction=fraction)
+    sizes = []
+    real = ShardFiles.read
+
+    def read(self: ShardFiles, shard: int, offset: int, size: int) -> memoryview:
+        sizes.append(size)
+        return real(self, shard, offset, size)
+
+    monkeypatch.setattr(ShardFiles, "read", read)
+    assert len(list(BatchStream(part, 4, window=2, tail="keep"))) == -(-len(part) // 4)
+    assert sum(sizes) < 2 * len(part) * 200 * 120 * 3
+    if fraction == 0.9:
+        assert len(sizes) == 4  # whole batches, once each
+
+
+def test_pickles_into_a_bit_a_sample(build_pack: Any) -> None:
+    """CL04: a worker's start costs little, whatever is selected."""
+    built = build_pack([[100] * 20], sizes=[(2, 2)])
+    whole = PackedDataset(built.root)
+    part = whole.select(fraction=0.5)
+    assert len(pickle.dumps(part)) < len(pickle.dumps(whole)) + 2000 / 8 + 300
+    copy = pickle.loads(pickle.dumps(part))
+    assert copy.keys == part.keys
+    assert copy.pack.identity == part.pack.identity != whole.pack.identity
+
+
+def test_identity_tells_selections_apart(build_pack: Any) -> None:
+    built = build_pack(SHARDS)
+    dataset = PackedDataset(built.root)
+    selections = [
+        dataset,
+        dataset.select(first=5),
+        dataset.select(first=6),
+        dataset.select(samples=[1]),
+    ]
+    assert len({part.pack.identity for part in selections}) == 4
+    assert dataset.select(samples=range(5)).pack.identity == selections[1].pack.identity
+
+
+def test_damage_names_the_batch_of_the_pack(build_pack: Any) -> None:
+    built = build_pack(SHARDS, sizes=[(20, 20)])
+    whole = PackedDataset(built.root)
+    offset = int(whole.pack.index["image.offset"][20])
+    shard = built.shard(2)
+    data = bytearray(shard.read_bytes())
+    data[offset + 300] ^= 1
+    shard.write_bytes(data)
+    part = PackedDataset(built.root, decode="numpy").select(samples=[1, 20])
+    assert part[0]
+    with pytest.raises(DamageError, match=r"train-000002\.tar, batch 5, .*class0/20\.v1\.jpg"):
+        part[1]
+
+
+def test_a_batch_of_absent_fields_alone_is_read_as_nothing(build_pack: Any) -> None:
+    built = build_pack(SHARDS)
+    selected = SelectedPack(Pack(built.root), np.zeros(TOTAL, np.bool_))
+    assert len(selected) == 0
+    assert selected.index["batch_bytes"].tolist() == [0] * 6
+    assert "path_bytes" not in selected.index
+    assert list(BatchStream(PackedDataset(built.root).select(first=0), 4, tail="keep")) == []
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ({"classes": ["clas1"]}, "unknown class 'clas1'.*did you mean"),
+        ({"classes": [5]}, "label 5 is none of 5 classes"),
+        ({"fraction": 1.5}, "fraction 1.5 cannot be"),
+        ({"fraction": (0.5, 0.2)}, "cannot be"),
+        ({"samples": [24]}, "there are 24"),
+        ({"samples": [-1]}, "there are 24"),
+        ({"samples": [3, 3]}, "3 is there twice"),
+        ({"samples": [0.5]}, "neither sample numbers nor a mask"),
+        ({"samples": [True, False]}, "no mask of 24 samples"),
+    ],
+)
+def test_what_cannot_be_is_refused(build_pack: Any, conditions: dict[str, Any], words: str) -> None:
+    dataset = PackedDataset(build_pack(SHARDS).root)
+    with pytest.raises(UsageError, match=words):
+        dataset.select(**conditions)

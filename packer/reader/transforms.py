@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import random
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -103,12 +104,12 @@ class Standardise:
         return out
 
 
-class BuiltIn:
+class BuiltIn(ABC):
     """Base of the built-in transforms."""
 
+    @abstractmethod
     def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
         """What to do with a picture of this (height, width)."""
-        raise NotImplementedError
 
     def __call__(self, pixels: Pixels, draws: Draws | None = None) -> Array:
         """Transform one picture.

@@ -167,6 +167,8 @@ def _make_shards(out: Path, job: Job, reporter: Reporter) -> dict[str, ShardStat
         results = pool.run(tasks)
         for shard in todo:
             states[shard.stem] = _make_shard(out, job, shard, results, tally)
+            record = states[shard.stem].record
+            reporter.detail(f"{record.name}: {record.samples} images, {record.size:,} bytes")
     return states
 
 

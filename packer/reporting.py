@@ -35,5 +35,8 @@ class Reporter:
     def warn(self, text: str) -> None:
         """One line about something that the user may want to mend."""
 
+    def detail(self, text: str) -> None:
+        """One line that only somebody who looks for something wants to see."""
+
     def progress(self, progress: Progress) -> None:
         """Called after every batch."""

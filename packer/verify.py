@@ -78,6 +78,8 @@ def verify_pack(
         shards=sum(len(split.shards) for split in manifest.splits.values()),
     )
     differing = _compare_files(folder, manifest, options, result)
+    compared = result.shards + len(manifest.splits)
+    reporter.detail(f"{compared} files compared, {len(differing)} differ")
     for name, split in manifest.splits.items():
         wanted = {s.name for s in split.shards} if options.decode else set()
         wanted |= {shard.name for shard in split.shards if shard.name in differing}

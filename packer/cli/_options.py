@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from packer.errors import ConfigError
+from packer.errors import ConfigError, suggestion
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,6 +25,22 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
             return parse_bytes(value)
         except ConfigError as error:
             self.fail(str(error), param, ctx)
+
+
+class Name(click.Choice):  # type: ignore[type-arg]
+    """One of some names; suggests the one that was meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Take a name that is there."""
+        if value in self.choices:
+            return value
+        names = [str(name) for name in self.choices]
+        self.fail(f"{value!r} is none of {', '.join(names)}{_meant(value, names)}", param, ctx)
+
+
+def _meant(value: str, names: list[str]) -> str:
+    hint = suggestion(str(value), names)
+    return f" ({hint})" if hint.startswith("did you mean") else ""
 
 
 class Part(click.ParamType):  # type: ignore[type-arg]

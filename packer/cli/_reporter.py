@@ -15,14 +15,18 @@ from packer.reporting import Progress, Reporter
 _LOG_SECONDS = 30.0
 
 
-def make_reporter(progress: str, *, quiet: bool, unit: str = "images") -> StderrReporter:
-    """The reporter for --progress and --quiet; `unit` is what its progress counts."""
+def make_reporter(
+    progress: str, *, quiet: bool, verbose: bool = False, unit: str = "images"
+) -> StderrReporter:
+    """The reporter for --progress, --quiet and --verbose; `unit` is what its progress counts."""
     if progress == "auto":
         progress = "bar" if sys.stderr.isatty() else "log"
     if quiet and progress in ("bar", "log"):
         progress = "none"
     kinds = {"bar": BarReporter, "log": LogReporter, "json": JsonReporter, "none": StderrReporter}
-    return kinds[progress](quiet=quiet, unit=unit)
+    reporter = kinds[progress](quiet=quiet, unit=unit)
+    reporter.verbose = verbose and not quiet
+    return reporter
 
 
 class StderrReporter(Reporter):
@@ -31,12 +35,18 @@ class StderrReporter(Reporter):
     def __init__(self, *, quiet: bool, unit: str = "images") -> None:
         self.quiet = quiet
         self.unit = unit
+        self.verbose = False
         self.start = time.monotonic()
 
     def note(self, text: str) -> None:
         """A line unless --quiet."""
         if not self.quiet:
             self._line(text)
+
+    def detail(self, text: str) -> None:
+        """A line with --verbose."""
+        if self.verbose:
+            self.note(text)
 
     def warn(self, text: str) -> None:
         """A line, always."""

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from packer import registry
-from packer.cli._options import Bytes, Part, option, reporting_options
+from packer.cli._options import Bytes, Name, Part, option, reporting_options
 from packer.cli._reporter import StderrReporter, make_reporter
 from packer.options import (
     BACKENDS,
@@ -49,27 +49,27 @@ def _image_options(function: F) -> F:
             option("--resize", metavar="SIZE", help="256, or WIDTHxHEIGHT; else sizes stay."),
             option(
                 "--resize-mode",
-                type=click.Choice(RESIZE_MODES),
+                type=Name(RESIZE_MODES),
                 default="short",
                 help="What gets SIZE: the shorter side, the longer, both (exact, crop, pad).",
             ),
             option(
                 "--filter",
-                type=click.Choice(FILTERS),
+                type=Name(FILTERS),
                 default="bicubic",
                 help="Resampling filter, antialiased.",
             ),
             option("--upscale/--no-upscale", default=True, help="Enlarge smaller pictures."),
             option(
                 "--codec",
-                type=click.Choice(registry.names("codecs")),
+                type=Name(registry.names("codecs")),
                 default="jpeg",
                 help="How pictures are stored.",
             ),
             option("--quality", type=click.IntRange(1, 100), default=90, help="Of jpeg and webp."),
             option(
                 "--subsampling",
-                type=click.Choice(SUBSAMPLINGS),
+                type=Name(SUBSAMPLINGS),
                 default="4:2:0",
                 help="Of jpeg's colours.",
             ),
@@ -102,7 +102,7 @@ def _pack_options(function: F) -> F:
         (
             option(
                 "--format",
-                type=click.Choice(registry.names("formats")),
+                type=Name(registry.names("formats")),
                 default="tar",
                 help="Of the shards.",
             ),
@@ -115,7 +115,7 @@ def _pack_options(function: F) -> F:
             option("--shard-size", type=Bytes(), default="256MB", help="Bytes a shard comes near."),
             option(
                 "--order",
-                type=click.Choice(ORDERS),
+                type=Name(ORDERS),
                 default="shuffled",
                 help="Of the samples in the pack.",
             ),
@@ -143,13 +143,11 @@ def _run_options(function: F) -> F:
             option(
                 "-j", "--jobs", type=click.IntRange(min=1), help="Worker processes [all cores]."
             ),
-            option(
-                "--backend", type=click.Choice(BACKENDS), default="loky", help="Of the workers."
-            ),
+            option("--backend", type=Name(BACKENDS), default="loky", help="Of the workers."),
             option("--part", type=Part(), help="Make only the shards i with i mod N = K."),
             option(
                 "--on-error",
-                type=click.Choice(ON_ERROR),
+                type=Name(ON_ERROR),
                 default="skip",
                 help="What to do with a picture that cannot be stored.",
             ),
@@ -195,7 +193,7 @@ def command(ctx: click.Context, /, source: str, **values: Any) -> None:
     """
     from packer.input import open_input
 
-    reporter = make_reporter(values["progress"], quiet=values["quiet"])
+    reporter = make_reporter(values["progress"], quiet=values["quiet"], verbose=values["verbose"])
     data = os.environ.get("PACKER_DATA")
     given = open_input(source, src=values["src"], data=Path(data) if data else None)
     options = _options(ctx, given, values)

@@ -36,8 +36,12 @@ def command(recipe: str, out: Path | None, as_json: bool, **shown: Any) -> None:
     known = recipes.load(recipe)
     data = os.environ.get("PACKER_DATA")
     folder = out or (Path(data) / known.name if data else Path.cwd())
-    reporter = make_reporter(shown["progress"], quiet=shown["quiet"], unit="bytes")
+    reporter = make_reporter(
+        shown["progress"], quiet=shown["quiet"], verbose=shown["verbose"], unit="bytes"
+    )
     reporter.note(f"fetching {known.title} into {folder}")
+    for archive in known.archives:
+        reporter.detail(f"{archive.name}: {', '.join(archive.urls)}")
     if known.licence:
         reporter.note(f"licence: {known.licence}")
 

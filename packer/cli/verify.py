@@ -32,7 +32,7 @@ def command(pack: Path, decode: bool, against: str | None, jobs: int | None, **s
     from packer.input import open_input
     from packer.verify import VerifyOptions, verify_pack
 
-    reporter = make_reporter(shown["progress"], quiet=shown["quiet"])
+    reporter = make_reporter(shown["progress"], quiet=shown["quiet"], verbose=shown["verbose"])
     source = open_input(against) if against is not None else None
     try:
         result = verify_pack(pack, VerifyOptions(decode, source, jobs), reporter)

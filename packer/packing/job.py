@@ -21,7 +21,7 @@ from packer.packing.batch import BatchTask, Slot
 from packer.packing.labels import Labelling, label_candidates
 from packer.packing.plan import Plan, ShardPlan, listing_digest, make_plan
 from packer.reporting import Reporter
-from packer.types import Field, Listing
+from packer.types import Field, Listing, display_path
 
 #: Version of OUT/.packer; a run of another version does not go on from it.
 _WORK_VERSION = 1
@@ -142,6 +142,10 @@ def make_job(given: Input, options: ConvertOptions, reporter: Reporter) -> Job:
         ConfigError: Options that do not fit the source.
     """
     listing = given.source.scan(given.litter)
+    for reason, paths in sorted(listing.ignored_examples.items()):
+        more = listing.ignored[reason] - len(paths)
+        shown = ", ".join(map(display_path, paths)) + (f" and {more} more" if more else "")
+        reporter.detail(f"ignored, {reason}: {shown}")
     if not listing.paths:
         found = ", ".join(f"{count} {reason}" for reason, count in sorted(listing.ignored.items()))
         raise SourceError(

@@ -74,6 +74,10 @@ def test_what_happened_to_each_kind_of_file_is_said(
     found = run("convert", "photos", *SMALL)
     assert found.returncode == 0
     assert "ignored: 1 extension" in found.stderr
+    assert "notes.txt" not in found.stderr
+    told = run("convert", "photos", *SMALL, "--out", "told", "-v").stderr
+    assert "ignored, extension: 001.class0/notes.txt" in told
+    assert "train-000000.tar: " in told
     assert "skipped 001.class0/cut.jpg: truncated" in found.stderr
     assert "24 packed of 25 planned" in found.stderr
     strict = run("convert", "photos", *SMALL, "--out", "strict", "--on-error", "fail")

@@ -42,8 +42,10 @@ def test_version(run: Run) -> None:
     [
         (["convrt"], "did you mean 'convert'?"),
         (["convert"], "Missing argument 'SOURCE'"),
-        (["convert", "x", "--format", "zip"], "'zip' is not one of 'hdf5', 'lmdb', 'tar'"),
-        (["convert", "x", "--resize-mode", "shorter"], "is not one of"),
+        (["convert", "x", "--format", "zip"], "'zip' is none of hdf5, lmdb, tar"),
+        (["convert", "x", "--resize-mode", "shorter"], "did you mean 'short'?"),
+        (["convert", "x", "--codec", "jpg"], "did you mean 'jpeg'?"),
+        (["convert", "x", "--format", "hdf"], "did you mean 'hdf5'?"),
         (["convert", "x", "--shard-size", "many"], "many"),
         (["convert", "x", "--part", "2/2"], "K from 0 to N-1"),
         (["convert", "nowhere"], "nowhere: no such folder, archive or recipe"),

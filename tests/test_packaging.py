@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import email.message
 import email.parser
+import os
 import re
 import shutil
 import subprocess
@@ -19,6 +20,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 #: Package → folder, where that is not the package's own name.
 FOLDERS = {"packer.configs": "configs", "packer.recipes": "recipes"}
+#: Built in place by an editable install; a wheel builds its own.
+IGNORED = shutil.ignore_patterns("__pycache__", "*.so")
+#: The C extensions, each one file beside its source.
+EXTENSIONS = {f"packer/imaging/{path.stem}" for path in (ROOT / "packer/imaging").glob("*.c")}
 
 
 @pytest.fixture(scope="module")
@@ -28,22 +33,31 @@ def config() -> configparser.ConfigParser:
     return parser
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
-    """The wheel, built offline from a copy: a build leaves folders where it runs."""
-    tree = tmp_path_factory.mktemp("tree")
+def build_wheel(tree: Path, **environment: str) -> Path:
+    """A wheel, built offline from a copy: a build leaves folders where it runs."""
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
     for name in ("packer", "recipes", "configs"):
-        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, tree / name, ignore=IGNORED)
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-index"]
     command += ["--no-build-isolation", "--wheel-dir", "dist", "."]
     done = subprocess.run(
-        command, check=False, cwd=tree, capture_output=True, text=True, timeout=120
+        command,
+        check=False,
+        cwd=tree,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     (path,) = (tree / "dist").iterdir()
-    with zipfile.ZipFile(path) as archive:
+    return path
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    with zipfile.ZipFile(build_wheel(tmp_path_factory.mktemp("tree"))) as archive:
         yield archive
 
 
@@ -73,11 +87,23 @@ def test_package_folders(config: configparser.ConfigParser) -> None:
 def test_wheel_holds_everything(wheel: zipfile.ZipFile) -> None:
     expected = {"packer/py.typed", "packer/formats/README.md"}
     expected |= {str(path.relative_to(ROOT)) for path in (ROOT / "packer").rglob("*.py")}
+    expected |= {str(path.relative_to(ROOT)) for path in (ROOT / "packer").rglob("*.pyi")}
     for folder in FOLDERS.values():
         data = [*(ROOT / folder).glob("*.yaml"), *(ROOT / folder).glob("*.py")]
         expected |= {f"packer/{path.relative_to(ROOT)}" for path in data}
     held = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert held == expected
+    libraries = {name for name in held if name.endswith((".so", ".pyd"))}
+    assert held - libraries == expected
+    assert {name.partition(".")[0] for name in libraries} <= EXTENSIONS
+
+
+def test_without_a_compiler_the_wheel_is_built_without_extensions(tmp_path: Path) -> None:
+    """And where there are a compiler and headers, as here if they were installed, with them."""
+    assert len(EXTENSIONS) == 2
+    with zipfile.ZipFile(build_wheel(tmp_path, CC="no-such-compiler")) as archive:
+        names = archive.namelist()
+    assert "packer/imaging/region.py" in names
+    assert not [name for name in names if name.endswith((".c", ".so", ".pyd"))]
 
 
 def test_recipes_and_configs_are_there(wheel: zipfile.ZipFile) -> None:

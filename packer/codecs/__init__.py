@@ -11,6 +11,7 @@ from typing import Protocol, cast
 
 from packer import registry
 from packer.imaging.head import Head
+from packer.imaging.region import Region
 from packer.options import ImageOptions
 from packer.types import Pixels
 
@@ -24,12 +25,14 @@ class Codec(Protocol):
         FOUR_BYTES: Whether `encode` also takes H×W×4 pixels, of which the fourth byte means
             nothing.
         MAX_SIDE: Longest side that it can store, in pixels.
+        DIVISORS: By what `decode_region` can divide a picture's size, ascending from 1.
     """
 
     EXTENSION: str
     KIND: str
     FOUR_BYTES: bool
     MAX_SIDE: int
+    DIVISORS: tuple[int, ...]
 
     def encode(self, pixels: Pixels, options: ImageOptions) -> bytes:
         """Pixels → payload; equal pixels and options give equal bytes.
@@ -44,6 +47,28 @@ class Codec(Protocol):
         Raises:
             ImageError: truncated, undecodable, or bad-size: it holds a picture of another size.
             MissingDependency: A library that this needs is not installed.
+        """
+
+    def decode_region(
+        self,
+        payload: bytes | memoryview,
+        width: int,
+        height: int,
+        region: Region,
+        out: Pixels | None = None,
+    ) -> Pixels:
+        """A rectangle of a picture of this size, at full size the very pixels that `decode` gives
+        unless the region asks for fast; raises as it, but may pass over damage elsewhere.
+
+        Args:
+            payload: The coded picture.
+            width: Of the whole picture.
+            height: Of the whole picture.
+            region: What to decode; its divisor is one of `DIVISORS`.
+            out: Where to write it: of the region's size, C-contiguous.
+
+        Returns:
+            `out`, or without it height×width×3 uint8 RGB of the region's size, which may be a view.
         """
 
     def file_header(self, width: int, height: int) -> bytes:

@@ -13,6 +13,7 @@ from packer.imaging import jpeg as jpeg_decoder
 from packer.imaging.head import Head
 from packer.imaging.head_jpeg import EOI
 from packer.imaging.probe import probe
+from packer.imaging.region import Region, decode_jpeg
 from packer.options import ImageOptions
 from packer.types import Pixels
 
@@ -21,6 +22,8 @@ KIND: Final = "jpeg"
 FOUR_BYTES: Final = True
 #: JPEG_MAX_DIMENSION of libjpeg; the format itself ends at 65,535.
 MAX_SIDE: Final = 65_500
+#: Scales at which libjpeg-turbo has fast inverse transforms.
+DIVISORS: Final = (1, 2, 4, 8)
 
 # A marker within entropy-coded data: not a stuffed zero, restart marker or fill byte.
 _MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
@@ -47,15 +50,31 @@ def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
     """JPEG → pixels. What packer wrote decodes without a complaint; shards that others wrote may
     hold files that need Pillow's second opinion, where Pillow is installed.
     """
-    import simplejpeg
+    return _decode_whole(payload, (height, width), Region(0, 0, height, width))
 
-    buffer = np.empty((height, width, 3), np.uint8)
-    try:
-        pixels: Pixels = simplejpeg.decode_jpeg(payload, "RGB", buffer=buffer)
-    except ValueError as error:
-        return _second_opinion(bytes(payload), width, height, str(error))
-    require_size((pixels.shape[1], pixels.shape[0]), width, height)
-    return pixels
+
+def decode_region(
+    payload: bytes | memoryview,
+    width: int,
+    height: int,
+    region: Region,
+    out: Pixels | None = None,
+) -> Pixels:
+    """A rectangle of a JPEG: by the C extension nothing else is decoded; without it, or if it finds
+    anything to complain of, the whole picture is.
+    """
+    if not region.is_whole(width, height):
+        room = np.empty((region.height, region.width, 3), np.uint8) if out is None else out
+        if decode_jpeg(payload, (width, height), region, room):
+            return room
+    shape = -(-height // region.divisor), -(-width // region.divisor)
+    whole = out if region.is_whole(width, height) else None
+    pixels = _decode_whole(payload, (height, width), region, whole)
+    if pixels.shape[:2] != shape:  # a second opinion is given at full size
+        pixels = _reduced(pixels, region.divisor)
+    if whole is not None and np.may_share_memory(pixels, whole):
+        return whole
+    return region.cut(pixels, out)
 
 
 def file_header(width: int, height: int) -> bytes:
@@ -99,6 +118,41 @@ def _is_needed(marker: int, segment: bytes) -> bool:
     if marker == _ADOBE:
         return segment[4:9] == b"Adobe"
     return marker != _COMMENT and not _JFIF <= marker <= 0xEF
+
+
+def _decode_whole(
+    payload: bytes | memoryview, shape: tuple[int, int], region: Region, out: Pixels | None = None
+) -> Pixels:
+    """A picture of this (height, width), scaled and as fast as the region says."""
+    import simplejpeg
+
+    height, width = shape
+    scaled = -(-height // region.divisor), -(-width // region.divisor)
+    try:
+        pixels: Pixels = simplejpeg.decode_jpeg(
+            payload,
+            "RGB",
+            fastdct=region.fast,
+            fastupsample=region.fast,
+            min_height=scaled[0] if region.divisor > 1 else 0,
+            min_width=scaled[1] if region.divisor > 1 else 0,
+            min_factor=region.divisor,
+            buffer=np.empty((*scaled, 3), np.uint8) if out is None else out,
+        )
+    except ValueError as error:
+        return _second_opinion(bytes(payload), width, height, str(error))
+    require_size((pixels.shape[1], pixels.shape[0]), scaled[1], scaled[0])
+    return pixels
+
+
+def _reduced(pixels: Pixels, divisor: int) -> Pixels:
+    """What a reduced transform makes of whole blocks, nearly: their means."""
+    height, width = pixels.shape[:2]
+    room = ((0, -height % divisor), (0, -width % divisor), (0, 0))
+    padded = np.pad(pixels, room, mode="edge")
+    blocks = padded.reshape(-(-height // divisor), divisor, -(-width // divisor), divisor, 3)
+    means: Pixels = np.rint(blocks.mean(axis=(1, 3))).astype(np.uint8)
+    return means
 
 
 def _second_opinion(payload: bytes, width: int, height: int, complaint: str) -> Pixels:

@@ -9,6 +9,7 @@ from packer.imaging import opencv
 from packer.imaging.head import Head
 from packer.imaging.head_png import only
 from packer.imaging.probe import probe
+from packer.imaging.region import Region
 from packer.options import ImageOptions
 from packer.types import Pixels
 
@@ -17,6 +18,7 @@ KIND: Final = "png"
 FOUR_BYTES: Final = False
 #: Width and height are kept in 32 bits; OpenCV stops here by default (CV_IO_MAX_IMAGE_WIDTH).
 MAX_SIDE: Final = 1 << 20
+DIVISORS: Final = (1,)
 
 # zlib level: above 3, photographs take twice the time for 2 % of the bytes.
 _LEVEL = 3
@@ -37,6 +39,17 @@ def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
     head = probe(bytes(payload))
     require_size((head.width, head.height), width, height)
     return opencv.decode_rgb(payload)
+
+
+def decode_region(
+    payload: bytes | memoryview,
+    width: int,
+    height: int,
+    region: Region,
+    out: Pixels | None = None,
+) -> Pixels:
+    """A rectangle of a PNG, which is decoded whole."""
+    return region.cut(decode(payload, width, height), out)
 
 
 def file_header(width: int, height: int) -> bytes:

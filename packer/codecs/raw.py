@@ -9,6 +9,7 @@ import numpy as np
 
 from packer.errors import ImageError
 from packer.imaging.head import Head
+from packer.imaging.region import Region
 from packer.options import MAX_SIDE as _MAX_SIDE
 from packer.options import ImageOptions
 from packer.types import Pixels
@@ -17,6 +18,7 @@ EXTENSION: Final = "npy"
 KIND: Final = ""
 FOUR_BYTES: Final = False
 MAX_SIDE: Final = _MAX_SIDE
+DIVISORS: Final = (1,)
 
 # numpy.lib.format, version 1.0: magic, version, uint16 length, then text padded with spaces so
 # that the array starts at a multiple of 64 bytes.
@@ -34,6 +36,17 @@ def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
     if len(payload) != width * height * 3:
         raise ImageError("bad-size", f"payload of {len(payload)} bytes, not {width} x {height} x 3")
     return np.frombuffer(payload, np.uint8).reshape(height, width, 3)
+
+
+def decode_region(
+    payload: bytes | memoryview,
+    width: int,
+    height: int,
+    region: Region,
+    out: Pixels | None = None,
+) -> Pixels:
+    """Bytes → a view of the rectangle; without copying, unless it is to be written to `out`."""
+    return region.cut(decode(payload, width, height), out)
 
 
 def file_header(width: int, height: int) -> bytes:

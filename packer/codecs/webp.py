@@ -10,6 +10,7 @@ from packer.imaging import opencv
 from packer.imaging.head import Head
 from packer.imaging.head_webp import chunks
 from packer.imaging.probe import probe
+from packer.imaging.region import Region
 from packer.options import ImageOptions
 from packer.types import Pixels
 
@@ -18,6 +19,7 @@ KIND: Final = "webp"
 FOUR_BYTES: Final = False
 #: Sizes have 14 bits (RFC 9649).
 MAX_SIDE: Final = (1 << 14) - 1
+DIVISORS: Final = (1,)
 
 _LOSSLESS = 101  # OpenCV's word for it: any quality above 100
 
@@ -34,6 +36,17 @@ def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
     head = probe(bytes(payload))
     require_size((head.width, head.height), width, height)
     return opencv.decode_rgb(payload)
+
+
+def decode_region(
+    payload: bytes | memoryview,
+    width: int,
+    height: int,
+    region: Region,
+    out: Pixels | None = None,
+) -> Pixels:
+    """A rectangle of a WebP, which is decoded whole."""
+    return region.cut(decode(payload, width, height), out)
 
 
 def file_header(width: int, height: int) -> bytes:

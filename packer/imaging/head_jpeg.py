@@ -12,6 +12,8 @@ from packer.imaging.head_tiff import exif_orientation
 EOI, SOS = 0xD9, 0xDA
 # Markers without a length: TEM, RST0..7, SOI.
 _BARE = frozenset((0x01, *range(0xD0, 0xD9)))
+# Quantisation and Huffman tables, of which the head says nothing: most of a file's segments.
+_TABLES = frozenset((0xC4, 0xDB))
 _CODING = {
     0xC0: "baseline",
     0xC1: "extended",
@@ -82,15 +84,15 @@ def _read_segments(data: bytes) -> tuple[_Found, int]:
     """Read up to the first scan, as tolerantly as libjpeg: what stands between segments is
     passed over. Also gives the offset where reading stopped.
     """
-    found, position = _Found(), 2
+    found, position, size = _Found(), 2, len(data)
     for _ in range(_MAX_SEGMENTS):
-        position = data.find(b"\xff", position)
-        if position < 0:
-            return found, len(data)
-        while data[position : position + 1] == b"\xff":
+        position = data.find(b"\xff", position) + 1
+        if position == 0:
+            return found, size
+        while position < size and data[position] == 0xFF:
             position += 1
-        if position >= len(data):
-            return found, len(data)
+        if position == size:
+            return found, size
         marker = data[position]
         position += 1
         if marker == 0 or marker in _BARE:
@@ -98,7 +100,8 @@ def _read_segments(data: bytes) -> tuple[_Found, int]:
         if marker in (EOI, SOS):
             return found, position - 2
         length: int = struct.unpack_from(">H", data, position)[0]
-        _read_segment(found, marker, data[position + 2 : position + length])
+        if marker not in _TABLES:
+            _read_segment(found, marker, data[position + 2 : position + length])
         position += max(length, 2)
     raise ImageError("undecodable", f"JPEG with more than {_MAX_SEGMENTS} segments before a scan")
 

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Final
 
 from packer.errors import MissingDependency
+from packer.imaging import fastresize, region
 from packer.imaging.opencv import load_cv2
 
 _INSTALL: Final = "pip install 'packer-shards[convert]'"
@@ -122,6 +123,7 @@ def report() -> list[str]:
             lines.append(make())
         except MissingDependency as error:
             lines.append(str(error))
+    lines.append(_extensions_line())
     text = overlap_warning() if _pillow_works() else ""
     return [*lines, text] if text else lines
 
@@ -156,6 +158,14 @@ def _opencv_line() -> str:
     found = re.search(r"^\s*JPEG:\s*(.+)$", cv2.getBuildInformation(), re.MULTILINE)
     jpeg = found.group(1).strip() if found else "unknown"
     return f"OpenCV {cv2.__version__}: JPEG {jpeg}"
+
+
+def _extensions_line() -> str:
+    """Which C extensions were built; a reader does without them, but takes longer."""
+    found = {"region decoding": region.is_native(), "resizing": fastresize.is_native()}
+    built = " and ".join(name for name, there in found.items() if there) or "none"
+    missing = " and ".join(name for name, there in found.items() if not there)
+    return f"own C extensions: {built}" + (f"; not built: {missing}" if missing else "")
 
 
 def _pillow_works() -> bool:

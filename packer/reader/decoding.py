@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from packer import registry
+from packer.codecs import Codec, load_codec
 from packer.errors import DamagedSample, ImageError, UsageError, suggestion
+from packer.imaging.fastresize import mirror
+from packer.imaging.region import Region
+from packer.reader.fusing import Fused, fuse
 from packer.reader.hashing import Draws
 from packer.reader.pack import Pack
-from packer.reader.transforms import BuiltIn, apply_steps, draw_steps
+from packer.reader.steps import Flip, Shape, apply_steps, write_steps
+from packer.reader.transforms import BuiltIn, draw_steps
 from packer.types import Array, Field, Pixels
 
 DECODES = ("pil", "numpy", "bytes")
+QUALITIES = ("exact", "fast")
 IMAGE = "image"
 
 
@@ -26,10 +31,13 @@ class Decoder:
         decode: What transforms and the caller get: "pil": a PIL image; "numpy": H×W×3 uint8;
             "bytes": the coded picture as it is stored.
         transform: One callable or several, applied in turn. Built-in ones at the front work on
-            pixels whatever `decode` says.
+            pixels whatever `decode` says, and only what they look at is decoded.
+        quality: "exact": as if everything were decoded and then transformed; "fast": JPEGs with
+            small deviations.
 
     Attributes:
         decode: As given.
+        quality: As given.
         built_in: The built-in transforms at the front.
         others: The callables behind them.
 
@@ -42,12 +50,16 @@ class Decoder:
         pack: Pack,
         decode: str,
         transform: Callable[..., Any] | Sequence[Callable[..., Any]] | None,
+        quality: str = "exact",
     ) -> None:
         if decode not in DECODES:
             raise UsageError(f"unknown decode {decode!r}", suggestion(decode, DECODES))
+        if quality not in QUALITIES:
+            raise UsageError(f"unknown decode_quality {quality!r}", suggestion(quality, QUALITIES))
         self._pack = pack
-        self._codec = _image_field(pack).codec
+        self._codec = str(_image_field(pack).codec)
         self.decode = decode
+        self.quality = quality
         self.built_in, self.others = _split(transform)
         if decode == "bytes" and self.built_in:
             raise UsageError(
@@ -62,9 +74,42 @@ class Decoder:
         Raises:
             DamagedSample: There is no payload, or it cannot be decoded.
         """
-        payload = self._there(payload, sample)
-        steps = draw_steps(self.built_in, self._shape(sample), draws)
-        return apply_steps(self._decode(payload, sample), steps)
+        codec, fused = self._fused(sample, draws)
+        return apply_steps(self._decode(codec, payload, sample, fused.region), fused.steps)
+
+    def write(self, payload: memoryview | None, sample: int, draws: Draws, out: Array) -> None:
+        """Write what `pixels` gives into `out`, a place in a mini-batch.
+
+        Args:
+            payload: The coded picture.
+            sample: Its number.
+            draws: Where random parameters come from.
+            out: Height×width×3 of the size behind the built-in transforms (`fixed_shape`, if all
+                have the same); float32 if Normalize is among them, else uint8.
+
+        Raises:
+            DamagedSample: There is no payload, or it cannot be decoded.
+            ValueError: `out` has another size.
+        """
+        codec, fused = self._fused(sample, draws)
+        region, steps = fused.region, fused.steps
+        direct = out.dtype == np.uint8 and out.flags.c_contiguous
+        direct = direct and out.shape == (region.height, region.width, 3)
+        if direct and all(isinstance(step, Flip) for step in steps):
+            self._decode(codec, payload, sample, region, out)
+            if len(steps) % 2:
+                mirror(out)
+        else:
+            write_steps(self._decode(codec, payload, sample, region), steps, out)
+
+    def fixed_shape(self) -> Shape | None:
+        """(height, width) of all pictures behind the built-in transforms; None if they differ, or
+        there are none.
+        """
+        shape = self._stored_shape()
+        for transform in self.built_in:
+            shape = transform.fixed_shape(shape)
+        return shape
 
     def image(self, payload: memoryview | None, sample: int, draws: Draws) -> Any:
         """The picture as the caller asked for it, behind all transforms; raises as `pixels`."""
@@ -95,18 +140,36 @@ class Decoder:
         index = self._pack.index
         return int(index["height"][sample]), int(index["width"][sample])
 
-    def _decode(self, payload: memoryview, sample: int) -> Pixels:
+    def _stored_shape(self) -> Shape | None:
+        if len(self._pack) == 0:
+            return None
+        columns = [self._pack.index[side] for side in ("height", "width")]
+        if any(column.min() != column.max() for column in columns):
+            return None
+        return self._shape(0)
+
+    def _fused(self, sample: int, draws: Draws) -> tuple[Codec, Fused]:
+        codec, shape = load_codec(self._codec), self._shape(sample)
+        steps = draw_steps(self.built_in, shape, draws)
+        return codec, fuse(steps, shape, codec.DIVISORS, self.quality == "fast")
+
+    def _decode(
+        self,
+        codec: Codec,
+        payload: memoryview | None,
+        sample: int,
+        region: Region,
+        out: Pixels | None = None,
+    ) -> Pixels:
         height, width = self._shape(sample)
         try:
-            codec = registry.load("codecs", str(self._codec))
-            pixels: Pixels = codec.decode(payload, width, height)
+            return codec.decode_region(self._there(payload, sample), width, height, region, out)
         except ImageError as error:
             raise DamagedSample(
                 f"{self._pack.describe(sample, IMAGE)}: {error.message}",
                 self._pack.verify_hint(),
                 sample,
             ) from error
-        return pixels
 
 
 def _image_field(pack: Pack) -> Field:

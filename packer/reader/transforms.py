@@ -14,94 +14,14 @@ import random
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from packer.errors import UsageError
-from packer.imaging.fastresize import resize
 from packer.reader.hashing import Draws, combine
+from packer.reader.steps import Crop, Flip, Scale, Shape, Standardise, Step, apply_steps
 from packer.types import Array, Pixels
-
-#: (height, width) in pixels.
-Shape: TypeAlias = tuple[int, int]
-
-
-class Step(Protocol):
-    """One change of a picture with its parameters drawn."""
-
-    def shape(self, shape: Shape) -> Shape:
-        """The picture's size afterwards."""
-
-    def apply(self, pixels: Pixels) -> Array:
-        """The picture afterwards; the given one stays as it is, but may be shared."""
-
-
-@dataclass(frozen=True, slots=True)
-class Crop:
-    """Cut out a rectangle; what of it lies outside of the picture is black."""
-
-    top: int
-    left: int
-    height: int
-    width: int
-
-    def shape(self, shape: Shape) -> Shape:
-        return self.height, self.width
-
-    def apply(self, pixels: Pixels) -> Array:
-        height, width = pixels.shape[:2]
-        top, left = max(self.top, 0), max(self.left, 0)
-        bottom, right = min(self.top + self.height, height), min(self.left + self.width, width)
-        inside = pixels[top:bottom, left:right]
-        if inside.shape[:2] == (self.height, self.width):
-            return inside
-        out = np.zeros((self.height, self.width, pixels.shape[2]), pixels.dtype)
-        out[top - self.top : bottom - self.top, left - self.left : right - self.left] = inside
-        return out
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """Resize, antialiased."""
-
-    height: int
-    width: int
-
-    def shape(self, shape: Shape) -> Shape:
-        return self.height, self.width
-
-    def apply(self, pixels: Pixels) -> Array:
-        return resize(pixels, self.width, self.height)
-
-
-@dataclass(frozen=True, slots=True)
-class Flip:
-    """Mirror left and right."""
-
-    def shape(self, shape: Shape) -> Shape:
-        return shape
-
-    def apply(self, pixels: Pixels) -> Array:
-        return pixels[:, ::-1]
-
-
-@dataclass(frozen=True, slots=True)
-class Standardise:
-    """uint8 in 0..255 → float32: (value / 255 - mean) / std, a channel each."""
-
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    def shape(self, shape: Shape) -> Shape:
-        return shape
-
-    def apply(self, pixels: Pixels) -> Array:
-        std = np.array(self.std, np.float64)
-        out = np.multiply(pixels, (1 / (255 * std)).astype(np.float32), dtype=np.float32)
-        out -= (np.array(self.mean) / std).astype(np.float32)
-        return out
 
 
 class BuiltIn(ABC):
@@ -110,6 +30,10 @@ class BuiltIn(ABC):
     @abstractmethod
     def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
         """What to do with a picture of this (height, width)."""
+
+    def fixed_shape(self, shape: Shape | None) -> Shape | None:
+        """What all pictures come out as, if they go in as `shape`; None: they differ."""
+        return shape
 
     def __call__(self, pixels: Pixels, draws: Draws | None = None) -> Array:
         """Transform one picture.
@@ -159,6 +83,9 @@ class RandomResizedCrop(BuiltIn):
         yield self._crop(shape, draws)
         yield Scale(*self.size)
 
+    def fixed_shape(self, shape: Shape | None) -> Shape | None:
+        return self.size
+
     def _crop(self, shape: Shape, draws: Draws) -> Crop:
         height, width = shape
         low, high = (math.log(value) for value in self.ratio)
@@ -185,12 +112,18 @@ class Resize(BuiltIn):
         self.size = _positive(size) if isinstance(size, int) else _pair(size)
 
     def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
+        yield Scale(*self._resized(shape))
+
+    def fixed_shape(self, shape: Shape | None) -> Shape | None:
+        if shape is not None:
+            return self._resized(shape)
+        return None if isinstance(self.size, int) else self.size
+
+    def _resized(self, shape: Shape) -> Shape:
         if not isinstance(self.size, int):
-            yield Scale(*self.size)
-            return
-        height, width = shape
+            return self.size
         longer = int(self.size * max(shape) / min(shape))  # torchvision cuts, it does not round
-        yield Scale(self.size, longer) if height <= width else Scale(longer, self.size)
+        return (self.size, longer) if shape[0] <= shape[1] else (longer, self.size)
 
 
 class CenterCrop(BuiltIn):
@@ -206,6 +139,9 @@ class CenterCrop(BuiltIn):
     def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
         height, width = self.size
         yield Crop(_start(shape[0], height), _start(shape[1], width), height, width)
+
+    def fixed_shape(self, shape: Shape | None) -> Shape | None:
+        return self.size
 
 
 class RandomHorizontalFlip(BuiltIn):
@@ -251,13 +187,6 @@ def draw_steps(transforms: Sequence[BuiltIn], shape: Shape, draws: Draws) -> lis
             steps.append(step)
             shape = step.shape(shape)
     return steps
-
-
-def apply_steps(pixels: Pixels, steps: Sequence[Step]) -> Array:
-    """The picture after all steps; may share memory with `pixels`."""
-    for step in steps:
-        pixels = step.apply(pixels)
-    return pixels
 
 
 def global_draws(rank: int = 0) -> Draws:

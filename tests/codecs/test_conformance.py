@@ -8,12 +8,15 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from packer import registry
 from packer.codecs import Codec, load_codec
 from packer.errors import ImageError
 from packer.imaging.probe import probe
+from packer.imaging.region import Region
 from packer.imaging.sniff import EXTENSIONS, sniff
 from packer.options import ImageOptions
 from packer.types import Pixels
@@ -109,6 +112,56 @@ def test_a_cut_payload_is_refused(
     payload = codec.encode(picture, options)
     with pytest.raises(ImageError):
         codec.decode(payload[: len(payload) * part // 3], 90, 60)
+
+
+@given(data=st.data())
+def test_a_region_is_cut_out_of_the_whole_bit_for_bit(data: st.DataObject) -> None:
+    """With and without room given, over all codecs, whatever is installed."""
+    codec = load_codec(data.draw(st.sampled_from(registry.names("codecs"))))
+    height, width = data.draw(st.integers(1, 60)), data.draw(st.integers(1, 60))
+    pixels = np.random.default_rng(height).integers(0, 256, (height, width, 3), np.uint8)
+    payload = codec.encode(pixels, ImageOptions())
+    top, left = data.draw(st.integers(0, height - 1)), data.draw(st.integers(0, width - 1))
+    high, wide = data.draw(st.integers(1, height - top)), data.draw(st.integers(1, width - left))
+    region = Region(top, left, high, wide)
+    expected = codec.decode(payload, width, height)[top : top + high, left : left + wide]
+    assert np.array_equal(codec.decode_region(payload, width, height, region), expected)
+    places = np.full((3, high, wide, 3), 7, np.uint8)
+    out = places[1]
+    assert codec.decode_region(payload, width, height, region, out) is out
+    assert np.array_equal(out, expected)
+    assert (places[::2] == 7).all()
+
+
+def test_regions_of_a_reduced_picture(codec: Codec, options: ImageOptions, picture: Pixels) -> None:
+    payload = codec.encode(picture, options)
+    assert codec.DIVISORS[0] == 1
+    for divisor in codec.DIVISORS:
+        whole = Region(0, 0, -(-60 // divisor), -(-90 // divisor), divisor)
+        part = Region(1, 2, 4, 5, divisor)
+        expected = codec.decode_region(payload, 90, 60, whole)
+        blocks = picture[: 60 // divisor * divisor, : 90 // divisor * divisor].reshape(
+            60 // divisor, divisor, 90 // divisor, divisor, 3
+        )
+        inside = expected[: 60 // divisor, : 90 // divisor]
+        assert _error(inside, blocks.mean(axis=(1, 3)).astype(np.uint8)) < 5
+        assert np.array_equal(codec.decode_region(payload, 90, 60, part), part.cut(expected))
+
+
+@pytest.mark.parametrize("region", [Region(0, 0, 60, 90), Region(3, 5, 20, 30)])
+def test_regions_of_damaged_payloads_are_refused(
+    region: Region, codec: Codec, options: ImageOptions, picture: Pixels
+) -> None:
+    """Cut, and of another size than the index says (H506)."""
+    payload = codec.encode(picture, options)
+    out = np.zeros((region.height, region.width, 3), np.uint8)
+    for size in ((91, 60), (90, 61), (120, 90)):
+        with pytest.raises(ImageError) as caught:
+            codec.decode_region(payload, *size, region, out)
+        assert caught.value.reason == "bad-size"
+    for part in (0, 1, 2):
+        with pytest.raises(ImageError):
+            codec.decode_region(payload[: len(payload) * part // 3], 90, 60, region, out)
 
 
 def test_header_and_payload_are_a_file(

@@ -5,12 +5,15 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import simplejpeg
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
 from packer.codecs import jpeg
 from packer.errors import ImageError
+from packer.imaging import region as region_module
 from packer.imaging.probe import probe
+from packer.imaging.region import Region
 from packer.options import SUBSAMPLINGS, ImageOptions
 from packer.types import Pixels
 
@@ -103,3 +106,40 @@ def test_files_that_others_wrote_get_a_second_opinion(
     assert np.array_equal(jpeg.decode(stray, 90, 60), jpeg.decode(data, 90, 60))
     with pytest.raises(ImageError, match="truncated"):
         jpeg.decode(data[: len(data) // 2], 90, 60)
+
+
+@pytest.mark.parametrize("extension", [True, False])
+@pytest.mark.parametrize("divisor", [1, 2, 8])
+def test_regions_get_a_second_opinion_where_a_decoder_complains(
+    monkeypatch: pytest.MonkeyPatch,
+    extension: bool,
+    divisor: int,
+    picture: Pixels,
+    save: Callable[..., bytes],
+) -> None:
+    """Stray bytes cost no pixel; what follows is decoded whole, by Pillow."""
+    if not extension:
+        monkeypatch.setattr(region_module, "_native", lambda: None)
+    clean = save(picture, "jpeg", quality=90, restart_marker_rows=1)
+    at = clean.find(b"\xff\xd1")
+    stray = clean[:at] + b"\x00" * 9 + clean[at:]
+    with pytest.raises(ValueError, match="extraneous"):
+        simplejpeg.decode_jpeg(stray)
+    region = Region(4 // divisor, 8 // divisor, 40 // divisor, 56 // divisor, divisor)
+    ours, expected = (jpeg.decode_region(data, 90, 60, region) for data in (stray, clean))
+    assert np.abs(ours.astype(int) - expected).max() <= (0 if divisor == 1 else 12)
+
+
+def test_with_and_without_the_extension_regions_are_equal(
+    monkeypatch: pytest.MonkeyPatch, picture: Pixels
+) -> None:
+    payload = jpeg.encode(picture, ImageOptions())
+    regions = [
+        Region(7, 9, 30, 41, fast=fast) if divisor == 1 else Region(1, 2, 5, 7, divisor, fast)
+        for divisor in jpeg.DIVISORS
+        for fast in (False, True)
+    ]
+    first = [jpeg.decode_region(payload, 90, 60, region) for region in regions]
+    monkeypatch.setattr(region_module, "_native", lambda: None)
+    for region, pixels in zip(regions, first, strict=True):
+        assert np.array_equal(jpeg.decode_region(payload, 90, 60, region), pixels)

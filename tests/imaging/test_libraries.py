@@ -18,7 +18,7 @@ import pytest
 import simplejpeg
 
 import packer
-from packer.imaging import libraries
+from packer.imaging import fastresize, libraries, region
 
 _REPAIR = "pip uninstall -y pillow pillow-simd"
 
@@ -76,12 +76,23 @@ def test_all_is_well_here() -> None:
     assert all(versions.values())
 
 
+def test_the_report_names_extensions_that_were_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fastresize, "_native", lambda: None)
+    monkeypatch.setattr(region, "_native", lambda: libraries)
+    line = "own C extensions: region decoding; not built: resizing"
+    assert line in libraries.report()
+    monkeypatch.setattr(region, "_native", lambda: None)
+    line = "own C extensions: none; not built: region decoding and resizing"
+    assert line in libraries.report()
+
+
 def test_the_report_names_libraries_versions_and_jpeg_back_ends() -> None:
     report = "\n".join(libraries.report())
     assert f"simplejpeg {simplejpeg.__version__}" in report
     assert PIL.__version__ in report
     assert re.search(r"OpenCV \d\S*: JPEG .*jpeg", report)
     assert re.search(r"(pillow-simd|Pillow) \d\S*: libjpeg", report)
+    assert "own C extensions: " in report
     if libraries.is_simd():
         assert re.search(r"resizing with (AVX2|SSE4)", report)
 

@@ -6,11 +6,21 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from packer.codecs import load_codec
 from packer.errors import DamageError, UsageError
+from packer.imaging import region as region_module
 from packer.reader.decoding import Decoder, owned
 from packer.reader.hashing import Draws
 from packer.reader.pack import Pack
-from packer.reader.transforms import CenterCrop, Normalize, RandomHorizontalFlip
+from packer.reader.steps import apply_steps
+from packer.reader.transforms import (
+    CenterCrop,
+    Normalize,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    Resize,
+    draw_steps,
+)
 from packer.types import Array
 
 
@@ -116,3 +126,113 @@ def test_owned_copies_views_only() -> None:
         assert copy.flags.writeable
         assert copy.flags.c_contiguous
         assert not np.may_share_memory(copy, view)
+
+
+NORMAL = Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))
+
+
+@pytest.mark.parametrize("codec", ["raw", "png", "jpeg"])
+@pytest.mark.parametrize(
+    "transform", [None, [RandomResizedCrop(5), RandomHorizontalFlip()], [CenterCrop(4), NORMAL]]
+)
+def test_writing_gives_the_pixels(build_pack: Any, codec: str, transform: Any) -> None:
+    built, decoder = decoder_of(build_pack, "numpy", transform, codec)
+    for sample in range(4):
+        payload = payload_of(built, sample)
+        expected = decoder.pixels(payload, sample, Draws(sample))
+        out = np.zeros(expected.shape, expected.dtype)
+        decoder.write(payload, sample, Draws(sample), out)
+        assert np.array_equal(out, expected)
+        assert decoder.fixed_shape() == out.shape[:2]
+        with pytest.raises(DamageError, match="image of"):
+            decoder.write(payload[: len(payload) // 2], sample, Draws(sample), out)
+        with pytest.raises(DamageError, match="is not there"):
+            decoder.write(None, sample, Draws(sample), out)
+
+
+def test_the_size_of_all_pictures_comes_from_transforms_or_the_index(build_pack: Any) -> None:
+    for number, (sizes, transform, expected) in enumerate(
+        [
+            (((8, 6),), None, (6, 8)),
+            (((8, 6),), [Resize(12)], (12, 16)),
+            (((8, 6), (6, 8)), [Resize(12)], None),
+            (((8, 6), (8, 5)), None, None),
+            (((8, 6), (8, 5)), [CenterCrop(3)], (3, 3)),
+        ]
+    ):
+        built = build_pack([[3, 2]], sizes=sizes, name=str(number))
+        assert Decoder(Pack(built.root), "numpy", transform).fixed_shape() == expected
+
+
+CHAINS: list[Any] = [
+    None,
+    [RandomResizedCrop(40), RandomHorizontalFlip()],
+    [RandomHorizontalFlip(), RandomResizedCrop((30, 50)), NORMAL],
+    [CenterCrop(60), RandomHorizontalFlip()],
+    [Resize(80), CenterCrop(72)],
+    [CenterCrop(130)],
+]
+
+
+@pytest.mark.parametrize("codec", ["jpeg", "raw", "png"])
+@pytest.mark.parametrize("extension", [True, False])
+@pytest.mark.parametrize("transform", CHAINS)
+def test_exact_is_decoding_everything_and_then_transforming(
+    monkeypatch: pytest.MonkeyPatch, build_pack: Any, codec: str, extension: bool, transform: Any
+) -> None:
+    """Bit for bit, for `pixels`, `write` and `image`."""
+    if not extension:
+        monkeypatch.setattr(region_module, "_native", lambda: None)
+    built = build_pack([[6]], codec=codec, sizes=((100, 80), (90, 120), (128, 128)))
+    decoder = Decoder(Pack(built.root), "numpy", transform)
+    for sample in range(6):
+        payload = payload_of(built, sample)
+        width, height = built.samples[sample].width, built.samples[sample].height
+        whole = load_codec(codec).decode(payload, width, height)
+        for seed in range(8):
+            steps = draw_steps(decoder.built_in, (height, width), Draws(seed))
+            expected = apply_steps(whole, steps)
+            assert np.array_equal(decoder.pixels(payload, sample, Draws(seed)), expected)
+            assert np.array_equal(decoder.image(payload, sample, Draws(seed)), expected)
+            out = np.zeros(expected.shape, expected.dtype)
+            decoder.write(payload, sample, Draws(seed), out)
+            assert np.array_equal(out, expected)
+
+
+def test_fast_deviates_a_little(build_pack: Any) -> None:
+    built = build_pack([[3]], codec="jpeg", sizes=((600, 500),))
+    pack = Pack(built.root)
+    chain = [RandomResizedCrop(64, scale=(0.3, 1)), RandomHorizontalFlip()]
+    exact, fast = (Decoder(pack, "numpy", chain, quality) for quality in ("exact", "fast"))
+    differ = 0
+    for seed in range(20):
+        payload = payload_of(built, seed % 3)
+        one, two = (how.pixels(payload, seed % 3, Draws(seed)) for how in (exact, fast))
+        assert one.shape == two.shape
+        error = float(np.mean((one.astype(float) - two) ** 2))
+        assert error < 255**2 / 10**3.2  # PSNR of 32 dB
+        differ += error > 0
+        assert np.array_equal(two, fast.pixels(payload, seed % 3, Draws(seed)))
+    assert differ
+    with pytest.raises(UsageError, match="did you mean 'fast'"):
+        Decoder(pack, "numpy", None, "fats")
+
+
+@pytest.mark.parametrize("quality", ["exact", "fast"])
+@pytest.mark.parametrize("extension", [True, False])
+def test_damage_within_a_crop_is_named(
+    monkeypatch: pytest.MonkeyPatch, build_pack: Any, extension: bool, quality: str
+) -> None:
+    if not extension:
+        monkeypatch.setattr(region_module, "_native", lambda: None)
+    built = build_pack([[2]], codec="jpeg", sizes=((200, 160),))
+    decoder = Decoder(Pack(built.root), "numpy", [CenterCrop(100)], quality)
+    whole = payload_of(built, 1)
+    swapped = build_pack([[2]], codec="jpeg", sizes=((160, 200),), name="swapped")
+    cut = bytes(whole[: len(whole) // 2])
+    out = np.zeros((100, 100, 3), np.uint8)
+    for broken in (cut, cut + b"\xff\xd9", b"", bytes(payload_of(swapped, 1))):
+        with pytest.raises(DamageError, match=r"image of 'class1/1\.v1\.jpg'"):
+            decoder.pixels(memoryview(broken), 1, Draws(0))
+        with pytest.raises(DamageError, match=r"image of 'class1/1\.v1\.jpg'"):
+            decoder.write(memoryview(broken), 1, Draws(0), out)

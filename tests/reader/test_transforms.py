@@ -13,17 +13,14 @@ from hypothesis import strategies as st
 
 from packer.errors import UsageError
 from packer.reader.hashing import Draws
+from packer.reader.steps import Crop, Flip, Scale, apply_steps
 from packer.reader.transforms import (
     BuiltIn,
     CenterCrop,
-    Crop,
-    Flip,
     Normalize,
     RandomHorizontalFlip,
     RandomResizedCrop,
     Resize,
-    Scale,
-    apply_steps,
     draw_steps,
     global_draws,
 )
@@ -214,6 +211,33 @@ def test_without_torch_they_follow_python() -> None:
 def test_what_cannot_be_is_refused(make: Any) -> None:
     with pytest.raises(UsageError):
         make()
+
+
+@pytest.mark.parametrize(
+    ("chain", "before", "expected"),
+    [
+        ([], None, None),
+        ([], (7, 9), (7, 9)),
+        ([RandomHorizontalFlip(), Normalize((0, 0, 0), (1, 1, 1))], (7, 9), (7, 9)),
+        ([Resize(14)], None, None),
+        ([Resize(14)], (7, 9), (14, 18)),
+        ([Resize((5, 6))], None, (5, 6)),
+        ([RandomResizedCrop((5, 6)), Resize(10)], None, (10, 12)),
+        ([Resize(14), CenterCrop(8), RandomHorizontalFlip()], None, (8, 8)),
+    ],
+)
+def test_the_size_of_all_pictures_is_known_where_it_is_the_same(
+    chain: Any, before: Any, expected: Any
+) -> None:
+    shape = before
+    for transform in chain:
+        shape = transform.fixed_shape(shape)
+    assert shape == expected
+    if expected is not None:
+        pixels = picture(*(before or (31, 47)))
+        for transform in chain:
+            pixels = transform(pixels, Draws(3))
+        assert pixels.shape[:2] == expected
 
 
 def test_they_say_what_they_are() -> None:

@@ -1,0 +1,360 @@
+/* Resizes pixels by an antialiased bilinear filter, without the GIL: a triangle whose support grows
+ * with the scale when shrinking, as Pillow's BILINEAR and torchvision's antialias=True.
+ *
+ * Optional: packer.imaging.fastresize does without it where it could not be built. Nearly all of
+ * the time of a random crop at training's sizes is spent here or in decoding.
+ *
+ * First rows, then columns, in 16 bits throughout: a level is 128, a weight of one 32,768, and
+ * pmulhrsw (x86's SSSE3, of 2006) gives the rounded product of both. The intermediate is never
+ * rounded to whole levels, so that results are within one level of exact arithmetic.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#if !defined(__x86_64__) || !defined(__GNUC__)
+#error "written for x86-64 and compilers that know GCC's target attribute"
+#endif
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tmmintrin.h>
+
+#define CHANNELS 3
+#define LEVEL_BITS 7 /* 255 << 7 is the most that fits into 15 bits */
+#define ONE 32768    /* a weight of one, in pmulhrsw's terms */
+#define LANES 8      /* 16-bit numbers in a vector */
+#define WITH_SSSE3 __attribute__((target("ssse3")))
+/* Each product is rounded to 1/128 of a level; with no more than 34 of them added up, the sum of
+ * their errors stays below a seventh of one. */
+#define MOST_SHRINKING 16
+#define MAX_SIDE 65500
+
+/* What each place of a line is made of: `taps` places of the old line from `first` on. */
+typedef struct {
+    int taps;
+    int *first;
+    int16_t *weights; /* taps for each place, zeros at the end where it needs fewer */
+} Filter;
+
+typedef struct {
+    const uint8_t *data;
+    Py_ssize_t row_stride;
+    int width, height;
+} Source;
+
+typedef struct {
+    uint8_t *data; /* without gaps */
+    int width, height;
+    int mirrored;
+} Target;
+
+static void filter_free(Filter *filter)
+{
+    free(filter->first);
+    free(filter->weights);
+}
+
+/* Weights of one place, which add up to ONE exactly, so that even surfaces stay as they are. */
+static void weigh(double centre, double support, int first, int count, int16_t *weights)
+{
+    double sum = 0;
+    int rest = ONE, largest = 0;
+    for (int tap = 0; tap < count; tap++) {
+        double away = fabs(first + tap + 0.5 - centre) / support;
+        sum += away < 1 ? 1 - away : 0;
+    }
+    for (int tap = 0; tap < count; tap++) {
+        double away = fabs(first + tap + 0.5 - centre) / support;
+        int weight = (int)((away < 1 ? 1 - away : 0) / sum * ONE + 0.5);
+        weights[tap] = (int16_t)(weight < ONE ? weight : ONE - 1);
+        rest -= weights[tap];
+        largest = weights[tap] > weights[largest] ? tap : largest;
+    }
+    rest += weights[largest];
+    weights[largest] = (int16_t)(rest < ONE ? rest : ONE - 1);
+}
+
+static int filter_make(Filter *filter, int from, int to)
+{
+    double scale = (double)from / to, support = scale > 1 ? scale : 1;
+    filter->taps = 2 * (int)ceil(support) + 1;
+    filter->first = malloc((size_t)to * sizeof *filter->first);
+    filter->weights = calloc((size_t)to * filter->taps, sizeof *filter->weights);
+    if (filter->first == NULL || filter->weights == NULL) {
+        return 0;
+    }
+    for (int place = 0; place < to; place++) {
+        double centre = (place + 0.5) * scale;
+        int first = (int)(centre - support + 0.5), end = (int)(centre + support + 0.5);
+        first = first > 0 ? first : 0;
+        end = end < from ? end : from;
+        filter->first[place] = first;
+        weigh(centre, support, first, end - first, filter->weights + (size_t)place * filter->taps);
+    }
+    return 1;
+}
+
+/* One row of the target's height, 128 a level: the sum of `taps` rows by their weights. */
+WITH_SSSE3 static void add_rows(const Source *source, int first, int taps, const int16_t *weights,
+                                int16_t *line)
+{
+    int count = source->width * CHANNELS, place = 0;
+    const uint8_t *top = source->data + first * source->row_stride;
+    for (; place + 16 <= count; place += 16) {
+        const uint8_t *at = top + place;
+        __m128i low = _mm_setzero_si128(), high = low;
+        for (int tap = 0; tap < taps; tap++, at += source->row_stride) {
+            __m128i weight = _mm_set1_epi16(weights[tap]);
+            __m128i bytes = _mm_loadu_si128((const __m128i *)at);
+            __m128i one = _mm_unpacklo_epi8(bytes, _mm_setzero_si128());
+            __m128i two = _mm_unpackhi_epi8(bytes, _mm_setzero_si128());
+            one = _mm_mulhrs_epi16(_mm_slli_epi16(one, LEVEL_BITS), weight);
+            two = _mm_mulhrs_epi16(_mm_slli_epi16(two, LEVEL_BITS), weight);
+            low = _mm_add_epi16(low, one);
+            high = _mm_add_epi16(high, two);
+        }
+        _mm_storeu_si128((__m128i *)(line + place), low);
+        _mm_storeu_si128((__m128i *)(line + place + LANES), high);
+    }
+    for (; place < count; place++) {
+        int sum = 0;
+        for (int tap = 0; tap < taps; tap++) {
+            int level = top[place + tap * source->row_stride] << LEVEL_BITS;
+            sum += (level * weights[tap] + ONE / 2) / ONE;
+        }
+        line[place] = (int16_t)sum;
+    }
+}
+
+/* Columns' weights as they are multiplied: two pixels of three channels in each vector. */
+static __m128i *pair_weights(const Filter *filter, int places, int pairs)
+{
+    __m128i *paired = calloc((size_t)places * pairs, sizeof *paired);
+    for (int place = 0; paired != NULL && place < places; place++) {
+        const int16_t *weights = filter->weights + (size_t)place * filter->taps;
+        int16_t *lanes = (int16_t *)(paired + (size_t)place * pairs);
+        for (int tap = 0; tap < filter->taps && tap < 2 * pairs; tap++) {
+            for (int channel = 0; channel < CHANNELS; channel++) {
+                lanes[tap / 2 * LANES + tap % 2 * CHANNELS + channel] = weights[tap];
+            }
+        }
+    }
+    return paired;
+}
+
+static int most_taps(const Filter *filter, int places)
+{
+    int most = 1;
+    for (int place = 0; place < places; place++) {
+        const int16_t *weights = filter->weights + (size_t)place * filter->taps;
+        for (int tap = most; tap < filter->taps; tap++) {
+            most = weights[tap] ? tap + 1 : most;
+        }
+    }
+    return most;
+}
+
+/* One pixel: its channels are the lowest three numbers, 128 a level. */
+WITH_SSSE3 static inline __m128i add_taps(const int16_t *at, const __m128i *weights, int pairs)
+{
+    __m128i sum = _mm_mulhrs_epi16(_mm_loadu_si128((const __m128i *)at), weights[0]);
+    for (int pair = 1; pair < pairs; pair++) {
+        __m128i two = _mm_loadu_si128((const __m128i *)(at + pair * 2 * CHANNELS));
+        sum = _mm_add_epi16(sum, _mm_mulhrs_epi16(two, weights[pair]));
+    }
+    return _mm_add_epi16(sum, _mm_srli_si128(sum, CHANNELS * sizeof(int16_t)));
+}
+
+WITH_SSSE3 static inline __m128i to_levels(__m128i sums)
+{
+    return _mm_srai_epi16(_mm_add_epi16(sums, _mm_set1_epi16(1 << (LEVEL_BITS - 1))), LEVEL_BITS);
+}
+
+/* One row of the target, of a line of its height; four pixels at a time. */
+WITH_SSSE3 static inline __attribute__((always_inline)) void
+add_columns(const int16_t *line, const int *first, const __m128i *weights, int pairs, int width,
+            uint8_t *row)
+{
+    const __m128i drop_fourth =
+        _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+    int place = 0, last;
+    for (; place + 4 <= width; place += 4, row += 4 * CHANNELS, weights += 4 * pairs) {
+        __m128i one = add_taps(line + first[place] * CHANNELS, weights, pairs);
+        __m128i two = add_taps(line + first[place + 1] * CHANNELS, weights + pairs, pairs);
+        __m128i three = add_taps(line + first[place + 2] * CHANNELS, weights + 2 * pairs, pairs);
+        __m128i four = add_taps(line + first[place + 3] * CHANNELS, weights + 3 * pairs, pairs);
+        one = to_levels(_mm_unpacklo_epi64(one, two));
+        three = to_levels(_mm_unpacklo_epi64(three, four));
+        one = _mm_shuffle_epi8(_mm_packus_epi16(one, three), drop_fourth);
+        _mm_storel_epi64((__m128i *)row, one);
+        last = _mm_cvtsi128_si32(_mm_srli_si128(one, 8));
+        memcpy(row + 8, &last, 4);
+    }
+    for (; place < width; place++, row += CHANNELS, weights += pairs) {
+        __m128i one = to_levels(add_taps(line + first[place] * CHANNELS, weights, pairs));
+        last = _mm_cvtsi128_si32(_mm_packus_epi16(one, one));
+        memcpy(row, &last, CHANNELS);
+    }
+}
+
+/* The same with the number of pairs known to the compiler where it is a usual one: 1 where columns
+ * grow, 2 down to half of their number. */
+WITH_SSSE3 static void make_row(const int16_t *line, const Filter *filter, const __m128i *paired,
+                                int pairs, int width, uint8_t *row)
+{
+    if (pairs == 1) {
+        add_columns(line, filter->first, paired, 1, width, row);
+    } else if (pairs == 2) {
+        add_columns(line, filter->first, paired, 2, width, row);
+    } else {
+        add_columns(line, filter->first, paired, pairs, width, row);
+    }
+}
+
+/* Swaps left and right. */
+static void filter_mirror(Filter *filter, int places)
+{
+    for (int left = 0, right = places - 1; left < right; left++, right--) {
+        int first = filter->first[left];
+        int16_t *one = filter->weights + (size_t)left * filter->taps;
+        int16_t *two = filter->weights + (size_t)right * filter->taps;
+        filter->first[left] = filter->first[right];
+        filter->first[right] = first;
+        for (int tap = 0; tap < filter->taps; tap++) {
+            int16_t weight = one[tap];
+            one[tap] = two[tap];
+            two[tap] = weight;
+        }
+    }
+}
+
+static int resize(const Source *source, const Target *target)
+{
+    Filter rows = {0}, columns = {0};
+    __m128i *paired = NULL;
+    int16_t *line = NULL;
+    int pairs = 0, done = filter_make(&rows, source->height, target->height) &&
+                          filter_make(&columns, source->width, target->width);
+    if (done) {
+        pairs = (most_taps(&columns, target->width) + 1) / 2;
+        if (target->mirrored) {
+            filter_mirror(&columns, target->width);
+        }
+        paired = pair_weights(&columns, target->width, pairs);
+        /* Vectors reach behind the line's end, where weights are zero. */
+        line = calloc(((size_t)source->width + 2 * pairs) * CHANNELS + LANES, sizeof *line);
+        done = paired != NULL && line != NULL;
+    }
+    for (int row = 0; done && row < target->height; row++) {
+        const int16_t *weights = rows.weights + (size_t)row * rows.taps;
+        int taps = rows.taps;
+        while (taps > 1 && weights[taps - 1] == 0) {
+            taps--;
+        }
+        add_rows(source, rows.first[row], taps, weights, line);
+        make_row(line, &columns, paired, pairs, target->width,
+                 target->data + (size_t)row * target->width * CHANNELS);
+    }
+    free(line);
+    free(paired);
+    filter_free(&columns);
+    filter_free(&rows);
+    return done;
+}
+
+/* Whether a buffer is rows of pixels of three bytes; rows may lie apart. */
+static int is_picture(const Py_buffer *view)
+{
+    return view->ndim == 3 && view->itemsize == 1 && view->shape[2] == CHANNELS &&
+           view->strides[2] == 1 && (view->strides[1] == CHANNELS || view->shape[1] == 1) &&
+           view->shape[0] >= 1 && view->shape[0] <= MAX_SIDE && view->shape[1] >= 1 &&
+           view->shape[1] <= MAX_SIDE;
+}
+
+PyDoc_STRVAR(resize_doc,
+             "resize(pixels, out, mirrored) -> None\n\n"
+             "Resize pixels to the size of `out`.\n\n"
+             "Args:\n"
+             "    pixels: H\303\227W\303\2273 uint8; rows may lie apart, pixels not.\n"
+             "    out: As pixels, C-contiguous; shares no memory with them.\n"
+             "    mirrored: Mirror left and right as well.\n\n"
+             "Raises:\n"
+             "    ValueError: Not such buffers, or a side shrinks more than MOST_SHRINKING "
+             "times.\n");
+
+static PyObject *resize_views(const Py_buffer *pixels, const Py_buffer *out, int mirrored)
+{
+    Source source = {pixels->buf, 0, 0, 0};
+    Target target = {out->buf, 0, 0, mirrored};
+    int done;
+    if (!is_picture(pixels) || !is_picture(out)) {
+        PyErr_SetString(PyExc_ValueError, "not H\303\227W\303\2273 uint8");
+        return NULL;
+    }
+    source.row_stride = pixels->strides[0];
+    source.height = (int)pixels->shape[0];
+    source.width = (int)pixels->shape[1];
+    target.height = (int)out->shape[0];
+    target.width = (int)out->shape[1];
+    if (source.height > MOST_SHRINKING * target.height ||
+        source.width > MOST_SHRINKING * target.width) {
+        PyErr_SetString(PyExc_ValueError, "shrinks more than MOST_SHRINKING times");
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    done = resize(&source, &target);
+    Py_END_ALLOW_THREADS
+    if (!done) {
+        return PyErr_NoMemory();
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_resize(PyObject *module, PyObject *arguments)
+{
+    PyObject *from, *to, *result = NULL;
+    Py_buffer pixels, out;
+    int mirrored;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "OOp", &from, &to, &mirrored) ||
+        PyObject_GetBuffer(from, &pixels, PyBUF_STRIDES) < 0) {
+        return NULL;
+    }
+    if (PyObject_GetBuffer(to, &out, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) == 0) {
+        result = resize_views(&pixels, &out, mirrored);
+        PyBuffer_Release(&out);
+    }
+    PyBuffer_Release(&pixels);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"resize", py_resize, METH_VARARGS, resize_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static int start(PyObject *module)
+{
+    if (!__builtin_cpu_supports("ssse3")) {
+        PyErr_SetString(PyExc_ImportError, "this processor lacks SSSE3");
+        return -1;
+    }
+    return PyModule_AddIntMacro(module, MOST_SHRINKING);
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, start},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_fastresize", "Resizes pixels.", 0, methods, slots, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__fastresize(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,5 @@
+from packer.types import Pixels
+
+MOST_SHRINKING: int
+
+def resize(pixels: Pixels, out: Pixels, mirrored: bool) -> None: ...

@@ -37,6 +37,7 @@ class Pack:
     Args:
         root: The pack's folder.
         split: Name of the split.
+        holding: What must live as long as the pack is used: the hold on a copy in memory.
 
     Attributes:
         root: The folder, absolute.
@@ -51,13 +52,16 @@ class Pack:
         DamageError: A shard or the index is missing, of the wrong size, or of another pack.
     """
 
-    def __init__(self, root: str | os.PathLike[str], split: str = "train") -> None:
+    def __init__(
+        self, root: str | os.PathLike[str], split: str = "train", holding: object = None
+    ) -> None:
+        self._holding = holding
         self._open(Path(root).absolute(), split)
         self._check_sizes()
         self.index = self._open_index()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (self.root, self.split, self.record.index_sha256)
+        return _reopen, (self.root, self.split, self.record.index_sha256, self._holding)
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -161,11 +165,12 @@ class Pack:
         return index
 
 
-def _reopen(root: Path, split: str, index_sha256: str) -> Pack:
+def _reopen(root: Path, split: str, index_sha256: str, holding: object) -> Pack:
     """The same pack in another process, without listing the folder again: the process that opened
     it first has, and what changed since shows when a shard is first read.
     """
     pack = Pack.__new__(Pack)
+    pack._holding = holding
     pack._open(root, split)
     if pack.record.index_sha256 != index_sha256:
         raise DamageError(

@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from packer.columns import fingerprint
 from packer.errors import DamageError, PackerError
 from packer.reader.pack import Pack
+from packer.reader.space import in_memory
+
+T = TypeVar("T")
 
 #: Shards that a process keeps open. Many times what is read side by side (a window of 16 batches
 #: lies in at most 16 shards), and far below the usual limit of 1,024 files a process.
@@ -33,9 +39,14 @@ _PASSING = (errno.ESTALE, errno.EIO)
 class _Descriptor:
     """An open file that closes when its last user lets go of it, so that dropping it here never
     pulls it from under a thread that is reading.
+
+    Attributes:
+        number: The file descriptor.
+        content: All of the file, if it lies in memory anyway; slices keep it mapped.
     """
 
     def __init__(self, path: Path) -> None:
+        self.content: memoryview | None = None
         self.number = -1
         self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
@@ -70,35 +81,29 @@ class ShardFiles:
         return ShardFiles, (self._pack, self._limit)
 
     def read(self, shard: int, offset: int, size: int) -> memoryview:
-        """`size` bytes of a shard from `offset` on, in memory of their own, writable.
+        """`size` bytes of a shard from `offset` on.
+
+        Of a shard that lies in memory (/dev/shm): without copying, so they can only be read. Else
+        in memory of their own.
 
         Raises:
             DamageError: The shard is missing, not the one that the index belongs to, or cut short.
             PackerError: The file system failed, twice where trying again may help.
         """
-        buffer = np.empty(size, np.uint8).data  # not bytearray: that would be zeroed first
-        self.read_into(shard, offset, buffer)
-        return buffer
+        content = self._using(shard, offset, lambda opened: opened.content)
+        if content is None:
+            buffer = np.empty(size, np.uint8).data  # not bytearray: that would be zeroed first
+            self.read_into(shard, offset, buffer)
+            return buffer
+        if offset + size > len(content):
+            raise self._short(shard, len(content))
+        return content[offset : offset + size]
 
     def read_into(self, shard: int, offset: int, buffer: memoryview) -> None:
         """Fill `buffer` (bytes) from a shard's `offset` on; raises as `read`."""
-        path = self._pack.shard_path(shard)
-        try:
-            try:
-                got = _read_exactly(self._descriptor(shard), offset, buffer)
-            except OSError as error:
-                if error.errno not in _PASSING:
-                    raise
-                self._forget(shard)
-                got = _read_exactly(self._descriptor(shard), offset, buffer)
-        except FileNotFoundError:
-            raise DamageError(f"{path}: is missing", self._pack.verify_hint()) from None
-        except OSError as error:
-            raise PackerError(
-                f"{path}: cannot be read at offset {offset}: {error.strerror} (errno {error.errno})"
-            ) from error
+        got = self._using(shard, offset, lambda opened: _read_exactly(opened, offset, buffer))
         if got != len(buffer):
-            raise DamageError(f"{path}: ends at byte {offset + got}", self._pack.verify_hint())
+            raise self._short(shard, offset + got)
 
     def advise(self, shard: int, offset: int, size: int) -> None:
         """Tell the kernel that a range will be read soon, where it can be told.
@@ -110,6 +115,8 @@ class ShardFiles:
         # A hint only: whatever is wrong shows, with its reason, in the read that follows.
         with contextlib.suppress(OSError):
             opened = self._descriptor(shard)
+            if opened.content is not None:
+                return
             for start in range(offset, offset + size, ADVICE_BYTES):
                 length = min(ADVICE_BYTES, offset + size - start)
                 os.posix_fadvise(opened.number, start, length, os.POSIX_FADV_WILLNEED)
@@ -151,11 +158,34 @@ class ShardFiles:
         if not self._ordered:
             _expect_no_order(opened)
         self._check(shard, opened)
+        opened.content = _map_memory(opened)
         with self._lock:
             self._open[shard] = opened
             while len(self._open) > self._limit:
                 self._open.popitem(last=False)
         return opened
+
+    def _using(self, shard: int, offset: int, use: Callable[[_Descriptor], T]) -> T:
+        """What `use` returns of an open shard; with the shard opened anew where that may help."""
+        path = self._pack.shard_path(shard)
+        try:
+            try:
+                return use(self._descriptor(shard))
+            except OSError as error:
+                if error.errno not in _PASSING:
+                    raise
+                self._forget(shard)
+                return use(self._descriptor(shard))
+        except FileNotFoundError:
+            raise DamageError(f"{path}: is missing", self._pack.verify_hint()) from None
+        except OSError as error:
+            raise PackerError(
+                f"{path}: cannot be read at offset {offset}: {error.strerror} (errno {error.errno})"
+            ) from error
+
+    def _short(self, shard: int, end: int) -> DamageError:
+        path = self._pack.shard_path(shard)
+        return DamageError(f"{path}: ends at byte {end}", self._pack.verify_hint())
 
     def _forget(self, shard: int) -> None:
         with self._lock:
@@ -179,6 +209,14 @@ class ShardFiles:
             )
         self._identity[shard] = identity
         self.changes += before is not None
+
+
+def _map_memory(opened: _Descriptor) -> memoryview | None:
+    """The content of a file that lies in memory; its size was compared, so no page is missing."""
+    status = os.fstat(opened.number)
+    if not in_memory(status.st_dev) or status.st_size == 0:
+        return None
+    return memoryview(mmap.mmap(opened.number, 0, access=mmap.ACCESS_READ))
 
 
 def _expect_no_order(opened: _Descriptor) -> None:

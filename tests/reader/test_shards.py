@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from packer.errors import DamageError, PackerError
+from packer.reader import shards
 from packer.reader.pack import Pack
 from packer.reader.shards import ADVICE_BYTES, ShardFiles
 
@@ -189,6 +190,63 @@ def test_a_shard_replaced_under_the_reader_never_mixes(
     replace_with(built.shard(0), whole)
     assert files.read(0, 0, 10) == whole[:10]
     assert files.changes == 1
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every shard lies in memory."""
+    monkeypatch.setattr(shards, "in_memory", lambda device: True)
+
+
+@pytest.mark.usefixtures("memory")
+def test_a_shard_in_memory_is_not_copied(build_pack: Any, format_name: str) -> None:
+    built, files = files_of(build_pack, format_name=format_name)
+    data = built.shard(0).read_bytes()
+    first, second = files.read(0, 5, 4000), files.read(0, 2000, 10)
+    assert first == data[5:4005]
+    assert first.obj is second.obj
+    assert first.readonly
+    files.advise(0, 0, 1000)
+    with pytest.raises(DamageError, match=rf"ends at byte {len(data)}"):
+        files.read(0, len(data) - 10, 11)
+    assert len(files.read(0, 0, 0)) == 0
+    files.close()
+    built.shard(0).unlink()
+    assert first == data[5:4005]  # a slice keeps what it is of
+    with pytest.raises(DamageError, match="is missing"):
+        files.read(0, 0, 10)
+
+
+@pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
+def test_an_error_at_opening_in_memory_is_tried_again(
+    build_pack: Any, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    built, files = files_of(build_pack)
+    left = failing(monkeypatch, number, 1, "open")
+    assert files.read(0, 20, 10) == built.shard(0).read_bytes()[20:30]
+    assert left == [0]
+
+
+@pytest.mark.usefixtures("memory")
+def test_few_files_in_memory_stay_mapped(build_pack: Any) -> None:
+    built = build_pack([[1]] * 10)
+    files = ShardFiles(Pack(built.root), limit=3)
+    before = open_files()
+    for shard in (*range(10), *range(10)):
+        files.read(shard, 0, 100)
+    assert open_files() == before + 2 * 3  # a mapping has a descriptor of its own
+    files.close()
+    assert open_files() == before
+
+
+@pytest.mark.usefixtures("memory")
+def test_a_swapped_shard_in_memory_is_refused(build_pack: Any) -> None:
+    """TR05."""
+    built, files = files_of(build_pack)
+    replace_with(built.shard(1), bytes(built.shard(1).stat().st_size))
+    with pytest.raises(DamageError, match=r"train-000001.*swapped"):
+        files.read(1, 9000, 10)
 
 
 def test_touching_a_shard_is_fine(build_pack: Any) -> None:

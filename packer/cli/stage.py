@@ -1,0 +1,70 @@
+"""`packer stage`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from packer.cli._options import option, reporting_options
+from packer.cli._reporter import make_reporter
+
+
+@click.command(epilog="Example: pack=$(packer stage /nfs/caltech256-256-jpeg-tar /dev/shm)")
+@click.argument("pack", type=click.Path(path_type=Path))
+@click.argument("dest", type=click.Path(path_type=Path))
+# These two have no variable in the environment: PACKER_SPLIT is that of `packer convert`.
+@click.option(
+    "--split",
+    "splits",
+    metavar="NAME[,NAME]",
+    default="",
+    help="Only these splits [all].",
+)
+@click.option(
+    "--fraction",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Of each split: its first shards that make up this fraction of its bytes.",
+)
+@option("-j", "--jobs", type=click.IntRange(min=1), help="Files copied at a time [4].")
+@reporting_options
+def command(
+    pack: Path, dest: Path, splits: str, fraction: float, jobs: int | None, **shown: Any
+) -> None:
+    """Copy a pack to a local disk or to /dev/shm, once a node, and print where it is.
+
+    Any number of processes may ask at the same time: one copies, the others wait. What is there is
+    not copied again.
+    """
+    from packer.reader.excerpt import StageOptions
+    from packer.stage import stage
+
+    names = tuple(name.strip() for name in splits.split(",") if name.strip())
+    options = StageOptions(names, fraction)
+    if jobs is not None:
+        options = StageOptions(names, fraction, jobs)
+    reporter = make_reporter(
+        shown["progress"], quiet=shown["quiet"], verbose=shown["verbose"], unit="bytes"
+    )
+    try:
+        staged = stage(pack, dest, options, reporter)
+    finally:
+        reporter.close()
+    part = f"{staged.samples} samples in {staged.shards} shards, {staged.size / 1e6:,.1f} MB"
+    reporter.note(f"staged: {part}")
+    if shown["as_json"]:
+        value = {
+            "schema": "packer.stage/1",
+            "path": os.fspath(staged.path),
+            "samples": staged.samples,
+            "shards": staged.shards,
+            "bytes": staged.size,
+        }
+        click.echo(json.dumps(value))
+    else:
+        click.echo(os.fspath(staged.path))

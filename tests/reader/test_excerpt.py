@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packer.columns import ShardRecord
+from packer.errors import DamageError, SourceError, UsageError
+from packer.manifest import NAME, SplitRecord
+from packer.reader.excerpt import StageOptions, _first_shards, choose
+
+
+def split_of(sizes: list[int]) -> SplitRecord:
+    shards = [ShardRecord(f"{n}", size, "", (0, 0), 1, 1) for n, size in enumerate(sizes)]
+    return SplitRecord(len(sizes), len(sizes), "i", 0, "", tuple(shards))
+
+
+@given(st.lists(st.integers(1, 10**12), max_size=8), st.floats(0, 1, exclude_min=True))
+def test_the_first_shards_that_suffice(sizes: list[int], fraction: float) -> None:
+    taken = [shard.size for shard in _first_shards(split_of(sizes), fraction)]
+    assert taken == sizes[: len(taken)]
+    if sizes:
+        assert sum(taken) >= fraction * sum(sizes)
+        assert sum(taken[:-1]) < fraction * sum(sizes)
+        assert fraction < 1 or taken == sizes
+
+
+def test_the_name_tells_content_and_excerpt(build_pack: Any) -> None:
+    """Another pack of the same name, the same made anew, and an excerpt: all different."""
+    first = build_pack([[4], [4]], name="a/pack").root
+    other = build_pack([[4], [4]], name="b/pack", seed=1).root
+    same = shutil.copytree(first, first.parent.parent / "c" / "pack")
+    names = [choose(root, StageOptions()).folder_name for root in (first, other, same)]
+    assert names[0] == names[2] != names[1]
+    assert names[0].startswith("pack-")
+    half = choose(first, StageOptions(fraction=0.5))
+    assert [shard.name for shard in half.shards["train"]] == ["train-000000.tar"]
+    assert half.folder_name not in names
+    # All of it by another way is all of it.
+    assert choose(first, StageOptions(("train",), 0.99)).folder_name == names[0]
+    assert choose(first, StageOptions(("train",), 0.99)).is_whole
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (StageOptions(fraction=0), "fraction 0 is not"),
+        (StageOptions(fraction=1.5), r"fraction 1\.5 is not"),
+        (StageOptions(jobs=0), "jobs 0 is not"),
+        (StageOptions(("trian",)), "no split 'trian'.*did you mean 'train'"),
+    ],
+)
+def test_what_cannot_be(build_pack: Any, options: StageOptions, message: str) -> None:
+    root = build_pack([[2]]).root
+    with pytest.raises(UsageError, match=message):
+        choose(root, options)
+
+
+def test_no_pack(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="not a pack"):
+        choose(tmp_path, StageOptions())
+
+
+def test_what_is_copied_and_what_follows(build_pack: Any, tmp_path: Path) -> None:
+    built = build_pack([[4], [4]])
+    (built.root / "report.html").write_text("<p>")
+    (built.root / "notes of mine.txt").write_text("not the pack's")
+    whole = choose(built.root, StageOptions())
+    names = {copy.target.name for copy in whole.files(tmp_path)}
+    shards = {"train-000000.tar", "train-000001.tar", "train-000000.index", "train-000001.index"}
+    assert names == {*shards, "train.index", "report.html"}
+    assert list(whole.derived(tmp_path)) == [(NAME, (built.root / NAME).read_bytes())]
+    half = choose(built.root, StageOptions(fraction=0.5))
+    names = {copy.target.name for copy in half.files(tmp_path)}
+    assert names == {"train-000000.tar", "train-000000.index"}
+
+
+def test_a_damaged_index_of_a_shard_is_named(build_pack: Any, tmp_path: Path) -> None:
+    """TR05: no digest of it is in the manifest; its own checksums and its shard's tell."""
+    root = build_pack([[4], [4]]).root
+    files = {copy.source.name: copy for copy in choose(root, StageOptions()).files(tmp_path)}
+    copy = files["train-000000.index"]
+    assert copy.check is not None
+    copy.check(copy.source)
+    with pytest.raises(DamageError, match=r"000000\.index: is not the index of train-000000\.tar"):
+        copy.check(root / "train-000001.index")
+    copied = tmp_path / "copied"
+    copied.write_bytes(copy.source.read_bytes().replace(b"class0/0", b"class0/9"))
+    with pytest.raises(DamageError, match=rf"^{copy.source}: array .* is damaged"):
+        copy.check(copied)
+
+
+def test_an_excerpt_needs_the_indexes_of_its_shards(build_pack: Any, tmp_path: Path) -> None:
+    root = build_pack([[4], [4]]).root
+    (root / "train-000000.index").unlink()
+    choose(root, StageOptions()).files(tmp_path)  # a whole split has its own
+    with pytest.raises(DamageError, match=r"train-000000\.index: is missing"):
+        choose(root, StageOptions(fraction=0.5)).files(tmp_path)
+
+
+def test_counts_of_an_excerpt_add_up(build_pack: Any, tmp_path: Path) -> None:
+    built = build_pack([[4, 3], [4]])
+    half = choose(built.root, StageOptions(fraction=0.5))
+    for copy in half.files(tmp_path):
+        shutil.copy(copy.source, copy.target)
+    manifest = half._own_manifest({"train": split_of([5])})
+    counts = manifest.counts
+    assert counts["planned"] == counts["packed"] + counts["skipped"] == 1
+    assert counts["excerpt_of"] == {"samples": 11, "shards": 2}
+    assert dataclasses.replace(
+        manifest, splits=built.manifest.splits, counts={}
+    ) == dataclasses.replace(built.manifest, counts={})
+    names = []
+    for name, data in half.derived(tmp_path):
+        (tmp_path / name).write_bytes(data)
+        names.append(name)
+    assert names == ["train.index", "skipped.jsonl", *names[2:-1], NAME]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +89,7 @@ def read_manifest(pack: Path) -> Manifest:
     """
     path = pack / NAME
     try:
-        data = path.read_bytes()
+        data = _read_anew(path)
     except (FileNotFoundError, NotADirectoryError):
         raise _no_pack(pack) from None
     except OSError as error:
@@ -130,9 +132,28 @@ def _known(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
     return {name: entry for name, entry in value.items() if name in names}
 
 
+def _read_anew(path: Path) -> bytes:
+    """Read a file that another machine may just have made, in a folder that it made.
+
+    A client of a network file system remembers for 30 seconds that a name was not there; listing
+    the folder shows it what is new.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        for folder in (path.parent.parent, path.parent):
+            # What cannot be listed (passing through is enough for reading) is as it was.
+            with contextlib.suppress(OSError):
+                os.listdir(folder)  # noqa: PTH208 - the listing counts, not what it says
+        return path.read_bytes()
+
+
 def _no_pack(pack: Path) -> SourceError:
     if (pack / ".packer").is_dir():
-        return SourceError(f"{pack}: an unfinished pack", "run the same packer convert again")
+        return SourceError(
+            f"{pack}: an unfinished pack",
+            "run the same packer convert again, or packer merge if it is made in parts",
+        )
     if not pack.exists():
         return SourceError(f"{pack}: no such folder")
     return SourceError(f"{pack}: not a pack (it has no {NAME})", "packer convert makes one")

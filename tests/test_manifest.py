@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,3 +128,25 @@ def test_where_there_is_no_pack(tmp_path: Path) -> None:
     (tmp_path / ".packer").mkdir()
     with pytest.raises(SourceError, match="unfinished pack"):
         read_manifest(tmp_path)
+
+
+def test_a_name_that_was_not_there_is_looked_up_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS: until its folders have been listed, a manifest that another client made is not there."""
+    _written(tmp_path)
+    real_read, real_list = Path.read_bytes, os.listdir
+    listed: list[Path] = []
+
+    def read_bytes(path: Path) -> bytes:
+        if path.name == NAME and listed != [tmp_path.parent, tmp_path]:
+            raise FileNotFoundError(path)
+        return real_read(path)
+
+    def listdir(path: Path) -> list[str]:
+        listed.append(path)
+        return real_list(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr(os, "listdir", listdir)
+    assert read_manifest(tmp_path) == _manifest()

@@ -29,9 +29,9 @@ T = TypeVar("T")
 #: Shards that a process keeps open. Many times what is read side by side (a window of 16 batches
 #: lies in at most 16 shards), and far below the usual limit of 1,024 files a process.
 OPEN_SHARDS = 64
-#: Of one piece of advice. Linux takes of each call no more than the device's largest transfer: 512
-#: KiB to 1280 KiB of disks, the READ size (1 MiB) of NFS.
-ADVICE_BYTES = 512 << 10
+#: Of one piece of advice, at least. Of each call Linux takes no more than what it reads ahead by
+#: itself (128 KiB), or the device's largest transfer, if that is more: the rest would be dropped.
+ADVICE_BYTES = 128 << 10
 #: Errors of network file systems that opening the file again can cure.
 _PASSING = (errno.ESTALE, errno.EIO)
 
@@ -42,6 +42,7 @@ class _Descriptor:
 
     Attributes:
         number: The file descriptor.
+        advice: Bytes of one piece of advice.
         content: All of the file, if it lies in memory anyway; slices keep it mapped.
     """
 
@@ -49,6 +50,9 @@ class _Descriptor:
         self.content: memoryview | None = None
         self.number = -1
         self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # NFS tells the size of its READ calls: a piece of advice is one call then. Asked once, as
+        # NFS asks the server each time when the file was read from in between.
+        self.advice = max(ADVICE_BYTES, os.fstat(self.number).st_blksize)
 
     def __del__(self) -> None:
         if self.number >= 0:
@@ -117,8 +121,8 @@ class ShardFiles:
             opened = self._descriptor(shard)
             if opened.content is not None:
                 return
-            for start in range(offset, offset + size, ADVICE_BYTES):
-                length = min(ADVICE_BYTES, offset + size - start)
+            for start in range(offset, offset + size, opened.advice):
+                length = min(opened.advice, offset + size - start)
                 os.posix_fadvise(opened.number, start, length, os.POSIX_FADV_WILLNEED)
 
     def expect_no_order(self) -> None:

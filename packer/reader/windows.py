@@ -39,6 +39,8 @@ class WindowBuffer:
         whole = np.flatnonzero(self._whole)
         #: Batches to announce whole, in order of first need; those before `_next` are.
         self._queue: Array = whole[np.argsort(self._needs.first[whole], kind="stable")]
+        #: Positions at which they are announced, ascending.
+        self._due: Array = _spread(self._needs.first[self._queue], self._needs.ahead, order.lanes)
         self._next = 0
         self._start = 0
         if not self._whole[order.nonempty].all():
@@ -51,7 +53,7 @@ class WindowBuffer:
         needs, self._start = self._needs, start
         for batch in [batch for batch in self._spans if needs.last[batch] < start]:
             del self._spans[batch]
-        due = int(np.searchsorted(needs.first[self._queue], stop + needs.ahead))
+        due = int(np.searchsorted(self._due, stop))
         ahead = self._queue[self._next : due]
         self._payloads.advise(ahead[needs.last[ahead] >= start])
         self._next = max(self._next, due)
@@ -92,3 +94,18 @@ class WindowBuffer:
         payloads = self._payloads.read(samples[places], field, announced)
         for place, payload in zip(places.tolist(), payloads, strict=True):
             found[place] = payload
+
+
+def _spread(first: Array, ahead: int, lanes: int) -> Array:
+    """When batches are announced: those of a round of all lanes, which are needed at once, one
+    after the other while half a round passes. All in one go they would be more than disks and FUSE
+    clients queue: the call would wait for them, and decoding with it.
+
+    Args:
+        first: Positions at which the batches are first needed, ascending.
+        ahead: Positions in a round.
+        lanes: Batches in a round.
+    """
+    wait = np.arange(len(first)) % lanes * ahead // (2 * lanes)
+    due: Array = np.maximum.accumulate(first - ahead + wait)
+    return due

@@ -359,6 +359,32 @@ def test_advice_is_given_in_pieces(build_pack: Any, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="needs posix_fadvise")
+def test_advice_is_of_the_size_that_the_file_system_prefers(
+    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On NFS the size of its READ calls. Asked when the file is opened and not again: after a read
+    NFS would ask the server.
+    """
+    real = os.fstat
+    asked: list[int] = []
+
+    def fstat(number: int) -> os.stat_result:
+        asked.append(number)
+        found = real(number)
+        more = {"st_blksize": 1 << 20, "st_mtime_ns": found.st_mtime_ns}
+        return os.stat_result(tuple(found), more)
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    files = ShardFiles(Pack(build_pack([[4]]).root))
+    calls = advice_of(monkeypatch)
+    files.advise(0, 0, 5 << 19)
+    assert [size for _, size, _ in calls] == [1 << 20, 1 << 20, 1 << 19]
+    asked.clear()
+    files.advise(0, 0, 5 << 19)
+    assert asked == []
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="needs posix_fadvise")
 def test_no_order_holds_for_open_files_and_later_ones(
     build_pack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from packer.reader.order import OrderOptions, Schedule
 from packer.reader.pack import Pack
 from packer.reader.payloads import Payloads, Span
-from packer.reader.windows import WindowBuffer
+from packer.reader.windows import WindowBuffer, _spread
 from packer.types import Array
 
 BATCHES = [4] * 6
@@ -137,3 +137,13 @@ def test_a_field_that_some_lack(build_pack: Any) -> None:
     buffer.enter(0, 8)
     samples = np.arange(8)
     assert buffer.read(samples, "note") == [sample.payloads.get("note") for sample in built.samples]
+
+
+def test_a_window_is_announced_bit_by_bit() -> None:
+    """Never later than half a round before it is needed, never in one go, in order of need."""
+    first = np.array([0, 1, 2, 3, 40, 40, 41, 42, 80, 81, 82, 83])
+    due = _spread(first, 40, 4)
+    assert (due <= first - 20).all() and (due >= first - 40).all()
+    assert (np.diff(due) >= 0).all()
+    assert np.diff(due[4:8]).min() >= 5 and np.diff(due[8:]).min() >= 5
+    assert (_spread(first, 1, 1) == first - 1).all()  # one lane: the next batch, as ever

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import uuid
 from collections import Counter
@@ -10,30 +11,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from packer import formats
-from packer.errors import OutputError, PackerError, TooManySkipped, UsageError
-from packer.fsio import make_folder, remove_if_there
+from packer.errors import OutputError, PackerError, UsageError
+from packer.fsio import is_own_temp, list_folder, make_folder, remove_if_there
 from packer.imaging import libraries
 from packer.input import Input, open_input
-from packer.manifest import NAME, Manifest, read_manifest
+from packer.manifest import Manifest, read_manifest
+from packer.merge import merge_when_complete, read_states
 from packer.options import ConvertOptions
-from packer.packing.batch import BatchResult, describe_batch, make_batch
-from packer.packing.finish import FinishedSplit, count, finish_pack, finish_split
+from packer.packing.agreement import Agreement
+from packer.packing.batch import BatchResult, cut, describe_batch, make_batch, one_batch
+from packer.packing.finish import complete_pack, is_complete, tidy_complete
 from packer.packing.job import Job, make_job
 from packer.packing.lock import Lock
 from packer.packing.plan import ShardPlan
 from packer.packing.pool import Pool
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
+from packer.packing.skips import too_many
 from packer.packing.state import (
     PLAN_NAME,
     ShardState,
+    agree_on_parts,
     agree_on_plan,
     describe_difference,
-    read_state,
-    remove_work_folder,
+    read_plan,
     write_state,
 )
 from packer.reporting import Progress, Reporter
-from packer.types import Skip, display_path
+from packer.types import Sample, Skip, display_path
 
 __all__ = ["ConvertOptions", "ConvertResult", "convert_dataset"]
 
@@ -44,15 +48,17 @@ class ConvertResult:
 
     Attributes:
         out: The pack's folder, absolute.
-        manifest: Of the pack; None when other parts are still to be made.
+        manifest: Of the pack; None when parts are still to be made or to be joined.
         was_complete: The pack was there already; nothing was written.
         moved: Where --force moved the earlier pack to.
+        missing: Shards of other parts that are still to be made.
     """
 
     out: Path
     manifest: Manifest | None
     was_complete: bool = False
     moved: Path | None = None
+    missing: int = 0
 
 
 def convert_dataset(
@@ -62,6 +68,7 @@ def convert_dataset(
     *,
     force: bool = False,
     reporter: Reporter | None = None,
+    job_name: str = "",
 ) -> ConvertResult:
     """Convert an image folder, archive or recipe into a pack.
 
@@ -74,11 +81,13 @@ def convert_dataset(
         options: What to make; the defaults keep sizes and write tar shards of JPEGs.
         force: Move an earlier pack (or an unfinished one) at `out` away to `out`.old-<uuid>.
         reporter: Hears what is going on.
+        job_name: What a batch system calls this run, for others who want the same folder.
 
     Raises:
         SourceError: The source is missing, empty or not what it should be.
         UsageError: `out` holds something else than this pack.
-        OutputError: The file system refused, or another run is at work there.
+        OutputError: The file system refused.
+        InUse: Another run is at work there.
         TooManySkipped: More samples were skipped than `options.max_skipped`.
         PackerError: With `on_error="fail"`, the first picture that cannot be stored.
     """
@@ -92,22 +101,48 @@ def convert_dataset(
     folder = Path(out).absolute()
     job = make_job(given, options, reporter)
     moved = _move_away(folder, reporter) if force else None
-    if (folder / NAME).exists():
-        return ConvertResult(folder, _compare_complete(folder, job), was_complete=True)
-    _require_empty_or_ours(folder)
-    make_folder(folder / WORK_FOLDER)
-    part = options.part[0] if options.part else None
-    with Lock(folder / WORK_FOLDER, part):
-        agree_on_plan(folder, job.agreement())
-        _remove_leftovers(folder, job)
+    if not is_complete(folder):
+        _require_empty_or_ours(folder)
+        result = _convert(folder, job, reporter, job_name)
+        if result is not None:
+            return dataclasses.replace(result, moved=moved)
+    return ConvertResult(folder, _compare_complete(folder, job), was_complete=True)
+
+
+def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertResult | None:
+    """Make what is missing; None if another run completed the pack meanwhile."""
+    part, parts = job.options.part or (None, 0)
+    make_folder(out / WORK_FOLDER)
+    with Lock(out / WORK_FOLDER, part, job_name, note=reporter.note) as lock:
+        if is_complete(out):
+            return None
         try:
-            states = _make_shards(folder, job, reporter)
-            if len(states) < sum(1 for _ in job.plan.shards()):
-                return ConvertResult(folder, None, moved=moved)
-            manifest = _finish(folder, job, states)
+            agreement = agree_on_plan(out, job.agreement())
+        except UsageError:
+            _name_changed_files(out, job)
+            raise
+        if parts:
+            agree_on_parts(out, parts)
+            _warn_of_idle_parts(parts, len(agreement.shards()), reporter)
+        _remove_leftovers(out, job)
+        try:
+            states = _make_shards(out, job, reporter, lock)
+            lock.confirm()
+            if part is None:
+                manifest = complete_pack(out, agreement, states, job.max_skipped)
+                return ConvertResult(out, manifest)
+            missing = _count_missing(out, agreement)
+        except OutputError:
+            lock.confirm()  # else whoever took the lock is the cause
+            raise
         finally:
-            _remove_leftovers(folder, job)
-    return ConvertResult(folder, manifest, moved=moved)
+            _remove_own_temps(out)
+    if missing or not job.options.merge_when_complete:
+        return ConvertResult(out, None, missing=missing)
+    merged = merge_when_complete(
+        out, max_skipped=job.options.max_skipped, reporter=reporter, job=job_name
+    )
+    return ConvertResult(out, merged.manifest if merged else None)
 
 
 @dataclass
@@ -151,31 +186,43 @@ class _Tally:
             raise _too_many(self.skips, self.job)
 
 
-def _make_shards(out: Path, job: Job, reporter: Reporter) -> dict[str, ShardState]:
-    """Make the shards that are this run's and not there yet; returns the state of all there are."""
-    states: dict[str, ShardState] = {}
+def _make_shards(out: Path, job: Job, reporter: Reporter, lock: Lock) -> dict[str, ShardState]:
+    """Make the shards that are this run's and not there yet; returns the states of its shards."""
+    own = job.own_shards()
+    states = read_states(out, job.agreement(), own)
     tally = _Tally(job, reporter)
-    for shard in job.plan.shards():
-        if (out / job.shard_name(shard)).exists():
-            states[shard.stem] = _earlier_state(out, job, shard)
+    for shard in own:
+        if shard.stem in states:
+            _require_unchanged(out, job, shard, states[shard.stem])
             tally.add_earlier(shard, states[shard.stem])
-    todo = [shard for shard in job.own_shards() if shard.stem not in states]
+    todo = [shard for shard in own if shard.stem not in states]
     if states and todo:
         reporter.note(f"going on: {len(states)} shards are there, {len(todo)} to make")
     tasks = (task for shard in todo for task in job.tasks(shard))
+    slots = sum(shard.batches[-1][1] - shard.batches[0][0] for shard in todo)
     with Pool(make_batch, job.options.backend, job.options.jobs, describe_batch) as pool:
-        results = pool.run(tasks)
+        results = _guarded(pool.run(cut(tasks, slots, pool.size)), lock)
         for shard in todo:
+            lock.confirm()
             states[shard.stem] = _make_shard(out, job, shard, results, tally)
             record = states[shard.stem].record
             reporter.detail(f"{record.name}: {record.samples} images, {record.size:,} bytes")
     return states
 
 
+def _guarded(results: Iterator[BatchResult], lock: Lock) -> Iterator[BatchResult]:
+    """Results while the lock is held. With the first one the workers are there, and the lock can
+    have a thread of its own: see `Lock.keep_alive`.
+    """
+    for result in results:
+        lock.keep_alive()
+        lock.check()
+        yield result
+
+
 def _make_shard(
     out: Path, job: Job, shard: ShardPlan, results: Iterator[BatchResult], tally: _Tally
 ) -> ShardState:
-    _remove_stale(out, shard)
     builder = ShardBuilder(
         out, job.shard_name(shard), job.options.format, job.fields, job.options.image.one_size
     )
@@ -183,11 +230,13 @@ def _make_shard(
     notes: Counter[str] = Counter()
     try:
         for _ in shard.batches:
-            result = next(results)
-            builder.add_batch(result.samples)
-            skips += result.skips
-            notes.update(result.notes)
-            tally.add(result)
+            samples: list[Sample] = []
+            for piece in one_batch(results):
+                samples += piece.samples
+                skips += piece.skips
+                notes.update(piece.notes)
+                tally.add(piece)
+            builder.add_batch(samples)
         state = ShardState(builder.finish(), tuple(skips), notes, job.stamps(shard))
         write_state(out, shard.stem, state)
         builder.publish()
@@ -197,52 +246,58 @@ def _make_shard(
     return state
 
 
-def _finish(out: Path, job: Job, states: dict[str, ShardState]) -> Manifest:
-    splits = {}
-    for name in job.plan.splits:
-        records = [states[s.stem].record for s in job.plan.shards() if s.split == name]
-        splits[name] = finish_split(out, job.fields, FinishedSplit(name, records))
-    skips = [skip for state in states.values() for skip in state.skips]
-    notes: Counter[str] = Counter()
-    for state in states.values():
-        notes.update(state.notes)
-    counts = count(job.planned, skips, ignored=job.ignored(), notes=notes)
-    manifest = job.manifest(splits, counts)
-    finish_pack(out, manifest, skips)
-    return manifest
-
-
-def _earlier_state(out: Path, job: Job, shard: ShardPlan) -> ShardState:
-    """State of a shard that an earlier run finished, if its source is still the same."""
-    state = read_state(out, shard.stem)
-    path = out / job.shard_name(shard)
-    if path.stat().st_size != state.record.size:
-        raise OutputError(
-            f"{path}: has {path.stat().st_size} bytes, but {state.record.size} were written",
-            "remove it and run the same command again",
-        )
-    if state.stamps != job.stamps(shard):
+def _require_unchanged(out: Path, job: Job, shard: ShardPlan, state: ShardState) -> None:
+    """Check that the source of a shard that an earlier run finished is still the same."""
+    changed = job.changed(shard, state.stamps)
+    if changed:
+        more = f" and {len(changed) - 1} more files" if len(changed) > 1 else ""
         raise UsageError(
-            f"{path}: files of the source changed since this shard was made",
+            f"{display_path(changed[0])}{more} of the source changed since"
+            f" {out / state.record.name} was made",
             "start anew with --force",
         )
-    return state
 
 
-def _remove_stale(out: Path, shard: ShardPlan) -> None:
-    """Remove what a run left that died between a shard's state and its final name."""
-    remove_if_there(out / WORK_FOLDER / f"{shard.stem}.json")
-    remove_if_there(out / f"{shard.stem}.index")
+def _name_changed_files(out: Path, job: Job) -> None:
+    """Where only the source differs, say which of the files in finished shards changed."""
+    theirs, ours = read_plan(out), job.agreement()
+    if (
+        dataclasses.replace(theirs, listing_sha256=ours.listing_sha256, ignored=ours.ignored)
+        == ours
+    ):
+        states = read_states(out, ours, ours.shards())
+        for shard in ours.shards():
+            if shard.stem in states:
+                _require_unchanged(out, job, shard, states[shard.stem])
+
+
+def _count_missing(out: Path, agreement: Agreement) -> int:
+    names = {entry.name for entry in list_folder(out)}
+    return sum(agreement.shard_name(shard) not in names for shard in agreement.shards())
+
+
+def _warn_of_idle_parts(parts: int, shards: int, reporter: Reporter) -> None:
+    if shards < parts:
+        reporter.warn(
+            f"{parts} parts share {shards} shards: parts {shards} to {parts - 1} have nothing to do"
+            " (a smaller --shard-size makes more shards)"
+        )
 
 
 def _remove_leftovers(out: Path, job: Job) -> None:
-    """Remove temp files: of dead runs before the work, and after it what a signal, which can come
-    between any two instructions, kept this run from removing. The caller holds the lock, so they
-    are nobody else's.
+    """Remove temp files of dead runs. The caller has just got the lock, so they are nobody else's;
+    those of other parts are left alone.
     """
     stems = {shard.stem for shard in job.own_shards()}
     for path in (out / WORK_FOLDER).glob("*.tmp"):
         if job.options.part is None or path.name.split(".")[0] in stems:
+            remove_if_there(path)
+
+
+def _remove_own_temps(out: Path) -> None:
+    """Remove what a signal, which can come between any two instructions, kept us from removing."""
+    for path in (out / WORK_FOLDER).glob("*.tmp"):
+        if is_own_temp(path):
             remove_if_there(path)
 
 
@@ -257,9 +312,7 @@ def _compare_complete(out: Path, job: Job) -> Manifest:
             f"{out}: holds a complete pack with {difference}",
             "use another --out, or --force to move it away",
         )
-    if (out / WORK_FOLDER).is_dir():  # killed between the manifest and the last clean-up
-        with Lock(out / WORK_FOLDER, None):
-            remove_work_folder(out)
+    tidy_complete(out)
     return manifest
 
 
@@ -276,8 +329,11 @@ def _move_away(out: Path, reporter: Reporter) -> Path | None:
     """Move an earlier pack aside; delete nothing."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
-    if not (out / NAME).exists() and not (out / WORK_FOLDER / PLAN_NAME).exists():
+    if not is_complete(out) and not (out / WORK_FOLDER / PLAN_NAME).exists():
         raise UsageError(f"{out}: holds no pack, so --force does not touch it", "use another --out")
+    if (out / WORK_FOLDER).is_dir():
+        with Lock(out / WORK_FOLDER, None, note=reporter.note):
+            pass  # nobody is at work there
     aside = out.with_name(f"{out.name}.old-{uuid.uuid4()}")
     try:
         out.rename(aside)
@@ -288,14 +344,4 @@ def _move_away(out: Path, reporter: Reporter) -> Path | None:
 
 
 def _too_many(skips: list[Skip], job: Job) -> PackerError:
-    reasons = Counter(skip.reason for skip in skips)
-    shown = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
-    first = skips[0]
-    example = f"first: {display_path(first.path)}: {first.detail}"
-    if len(skips) == job.planned:
-        return TooManySkipped(f"not one picture can be stored ({shown}; {example})")
-    return TooManySkipped(
-        f"{len(skips)} of {job.planned} pictures skipped, {job.max_skipped} allowed"
-        f" ({shown}; {example})",
-        "raise --max-skipped and run the same command again to go on",
-    )
+    return too_many(skips, job.planned, job.max_skipped)

@@ -2,6 +2,9 @@
 
     PackerError                1  something failed
     ├── OutputError            1  the output cannot be written (full, read-only, in the way)
+    │   └── InUse              1  … another run is at work there
+    ├── MissingShards          1  parts of a pack are still to be made
+    ├── ReadError              1  the source cannot be read, or changed meanwhile
     ├── WorkerError            1  a worker process died
     ├── UsageError             2  the caller asked for something that cannot be
     │   ├── ConfigError        2  … in a config, recipe or option value
@@ -20,7 +23,7 @@ from __future__ import annotations
 
 import difflib
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class PackerError(Exception):
@@ -44,6 +47,33 @@ class PackerError(Exception):
 
 class OutputError(PackerError):
     """The output cannot be written."""
+
+
+class InUse(OutputError):
+    """Another run is at work in the output folder."""
+
+
+class MissingShards(PackerError):
+    """Parts of a pack are still to be made.
+
+    Args:
+        message: As above.
+        hint: As above.
+        shards: File names of the missing shards.
+        parts: Numbers of the parts that make them; empty if the work is not divided.
+    """
+
+    def __init__(
+        self, message: str, hint: str = "", shards: Sequence[str] = (), parts: Sequence[int] = ()
+    ) -> None:
+        super().__init__(message, hint)
+        self.args = (message, hint, shards, parts)
+        self.shards = shards
+        self.parts = parts
+
+
+class ReadError(PackerError):
+    """The source cannot be read, or changed while it was being read."""
 
 
 class WorkerError(PackerError):

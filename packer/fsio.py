@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
+import itertools
 import os
 import uuid
 from collections.abc import Iterator
@@ -60,9 +62,48 @@ def make_folder(path: Path) -> None:
         raise output_error(path, error) from error
 
 
+def list_folder(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder. A listing shows what another node of an NFS has just written, where a
+    look for one name may be answered from memory.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: There is no such folder.
+        OutputError: It cannot be listed.
+    """
+    for last in (False, True):
+        try:
+            with os.scandir(folder) as entries:
+                return list(entries)
+        except (FileNotFoundError, NotADirectoryError):
+            raise
+        except OSError as error:
+            # ESTALE: what the client remembers of the name is outdated, and forgotten now.
+            if last or error.errno != errno.ESTALE:
+                raise output_error(folder, error) from error
+    raise AssertionError("returned or raised before")
+
+
 def temp_path(folder: Path, name: str) -> Path:
     """A name in `folder` that nobody else uses, on any host."""
-    return folder / f"{name}.{uuid.uuid4().hex}.tmp"
+    return folder / f"{name}.{_process_id()}-{next(_temp_numbers)}.tmp"
+
+
+def is_own_temp(path: Path) -> bool:
+    """Whether `temp_path` gave this name in this process."""
+    return path.suffix == ".tmp" and f".{_process_id()}-" in path.name
+
+
+def _process_id() -> str:
+    """Unique for this process over all hosts and times; a forked child has its own."""
+    return _unique_id(os.getpid())
+
+
+@functools.cache
+def _unique_id(pid: int) -> str:
+    return uuid.uuid4().hex
+
+
+_temp_numbers = itertools.count()
 
 
 def write_temp(folder: Path, name: str, data: bytes) -> Path:
@@ -77,7 +118,7 @@ def write_temp(folder: Path, name: str, data: bytes) -> Path:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-    except OutputError:
+    except BaseException:  # a signal's too
         remove_if_there(path)
         raise
     return path
@@ -97,7 +138,7 @@ def publish(temp: Path, final: Path) -> bool:
             os.link(temp, final)
         except FileExistsError:
             # A retransmitted NFS call can find its own success.
-            if not final.samefile(temp):
+            if not _is_same(final, temp):
                 return False
         except OSError as error:
             if error.errno not in _NO_LINKS:
@@ -110,6 +151,51 @@ def publish(temp: Path, final: Path) -> bool:
     return True
 
 
+def publish_over(folder: Path, final: Path, data: bytes) -> None:
+    """As `publish_bytes`, but other bytes under that name are replaced, in one step: for files that
+    count only once another one is published. Removing them first would be wrong: whoever does so
+    may have been asleep, and another run may have published that other one meanwhile.
+
+    Raises:
+        OutputError: The file system refused.
+    """
+    if publish_new(folder, final, data):
+        return
+    with output_errors(final):
+        if final.read_bytes() == data:  # as always, but if the source changed
+            return
+        temp = write_temp(folder, final.name, data)
+        try:
+            temp.replace(final)
+        finally:
+            remove_if_there(temp)
+        sync_folder(final.parent)
+
+
+def _is_same(final: Path, temp: Path) -> bool:
+    try:
+        return final.samefile(temp)
+    except FileNotFoundError:  # a lock that was released in this moment
+        return False
+
+
+def publish_new(folder: Path, final: Path, data: bytes) -> bool:
+    """Write `data` by way of `folder` to a file that appears whole under its final name, unless
+    that name is taken, whatever is there.
+
+    Returns:
+        Whether it was written.
+
+    Raises:
+        OutputError: The file system refused.
+    """
+    temp = write_temp(folder, final.name, data)
+    try:
+        return publish(temp, final)
+    finally:
+        remove_if_there(temp)
+
+
 def publish_bytes(folder: Path, final: Path, data: bytes) -> None:
     """Write `data` by way of `folder` to a file that appears whole under its final name.
 
@@ -119,11 +205,11 @@ def publish_bytes(folder: Path, final: Path, data: bytes) -> None:
     Raises:
         OutputError: The file system refused, or other bytes have that name.
     """
-    temp = write_temp(folder, final.name, data)
-    if publish(temp, final):
+    if publish_new(folder, final, data):
         return
-    remove_if_there(temp)
-    if final.read_bytes() != data:
+    with output_errors(final):
+        same = final.read_bytes() == data
+    if not same:
         raise OutputError(f"{final}: already there with other content", "use another --out")
 
 

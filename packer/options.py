@@ -85,6 +85,7 @@ class ConvertOptions:
         jobs: Worker processes; None = the cores this process may use.
         backend: loky (processes), threading, sequential.
         part: (K, N): make only the shards i with i mod N = K.
+        merge_when_complete: With `part`: join the parts if this was the last one.
         on_error: skip: write the picture to the ledger; fail: stop at the first one.
         max_skipped: How many samples may be skipped; None = max(1 % of the planned, 10).
     """
@@ -110,6 +111,7 @@ class ConvertOptions:
     jobs: int | None = None
     backend: str = "loky"
     part: tuple[int, int] | None = None
+    merge_when_complete: bool = False
     on_error: str = "skip"
     max_skipped: int | None = None
 
@@ -163,7 +165,7 @@ class ConvertOptions:
 
 
 #: Options that may differ between the runs that make one pack.
-RUN_OPTIONS = ("jobs", "backend", "part", "on_error", "max_skipped")
+RUN_OPTIONS = ("jobs", "backend", "part", "merge_when_complete", "on_error", "max_skipped")
 
 
 def parse_size(text: str | None, mode: str) -> tuple[int, int] | None:

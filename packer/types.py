@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from pickle import PickleBuffer
+from typing import Any, Literal, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 #: H×W×3 uint8, RGB, upright, C-contiguous.
 Pixels: TypeAlias = NDArray[np.uint8]
 Array: TypeAlias = NDArray[Any]
+#: Bytes of one field of one sample.
+Payload: TypeAlias = bytes | memoryview
 
 NO_LABEL = -1
 ABSENT = -1
@@ -57,7 +60,13 @@ class Sample:
     label: int
     width: int
     height: int
-    payloads: Mapping[str, bytes]
+    payloads: Mapping[str, Payload]
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        # Payloads as buffers that a pickler may leave out (PEP 574), to be handed over apart.
+        payloads = {name: PickleBuffer(data) for name, data in self.payloads.items()}
+        fields = self.slot, self.path, self.label, self.width, self.height
+        return Sample, (*fields, payloads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +106,14 @@ class ShardLayout:
         batch_bytes: int64, one a batch: length of that range (0 for an empty batch).
         field_offset: By field name: int64, one a sample, ABSENT where it lacks the field.
         field_size: By field name: int64, one a sample, ABSENT where it lacks the field.
+        sha256: Hex digest of the whole file, where the writer knows it without reading it.
     """
 
     batch_offset: Array
     batch_bytes: Array
     field_offset: Mapping[str, Array]
     field_size: Mapping[str, Array]
+    sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,7 @@ class Listing:
             "litter" (named by the recipe), "special" (FIFO, socket, device), "broken-link",
             "link-loop".
         ignored_examples: Some paths a reason, at most five each, for the summary.
+        inodes: int64, inode number of each file; None where the source has none.
     """
 
     paths: list[bytes]
@@ -127,6 +139,7 @@ class Listing:
     folders: list[bytes]
     ignored: Mapping[str, int] = field(default_factory=dict)
     ignored_examples: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+    inodes: Array | None = None
 
 
 def display_path(path: bytes) -> str:

@@ -26,8 +26,8 @@ from packer.fsio import make_folder, remove_if_there
 from packer.imaging import libraries
 from packer.manifest import Manifest
 from packer.options import ConvertOptions
+from packer.packing.agreement import image_fields
 from packer.packing.finish import FinishedSplit, count, finish_pack, finish_split
-from packer.packing.job import image_fields
 from packer.packing.labels import SPLIT_NAME
 from packer.packing.lock import Lock
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
@@ -78,6 +78,7 @@ class PackWriter:
         make_folder(self.out / WORK_FOLDER)
         self._lock = Lock(self.out / WORK_FOLDER, None)
         self._lock.__enter__()
+        self._lock.keep_alive()
         self._splits: dict[str, _SplitWriter] = {}
         self._keys: set[bytes] = set()
         self._notes: Counter[str] = Counter()
@@ -157,6 +158,7 @@ class PackWriter:
         for writer in self._splits.values():
             writer.abort()
         remove_work_folder(self.out)
+        self._lock.__exit__(None, None, None)
 
     def __enter__(self) -> PackWriter:
         return self

@@ -231,11 +231,13 @@ def _wait_for(path: Path, process: "subprocess.Popen[bytes]") -> None:
 def test_parts_make_the_shards_of_their_number(tmp_path: Path, make_tree: MakeTree) -> None:
     tree, out = make_tree(classes=3, each=20), tmp_path / "pack"
     first = convert_dataset(tree, out, _options(part=(0, 2)))
-    assert first.manifest is None
     names = sorted(path.stem for path in out.glob("*.tar"))
     assert names[:2] == ["train-000000", "train-000002"]
+    assert (first.manifest, first.missing) == (None, len(names))
     second = convert_dataset(tree, out, _options(part=(1, 2)))
-    assert second.manifest is not None
+    assert (second.manifest, second.missing) == (None, 0)
+    assert not (out / "manifest.json").exists()
+    assert convert_dataset(tree, out, _options()).manifest is not None
 
 
 def test_another_plan_on_an_unfinished_pack_is_refused(tmp_path: Path, make_tree: MakeTree) -> None:
@@ -255,7 +257,7 @@ def test_a_changed_source_is_found_when_going_on(tmp_path: Path, make_tree: Make
         convert_dataset(tree, out, _options(), reporter=_StopAfter(40))
     for path in tree.rglob("*.jpg"):
         os.utime(path, ns=(1, 1))
-    with pytest.raises(UsageError, match=r"train-000000.tar: files of the source changed"):
+    with pytest.raises(UsageError, match=r"jpg and \d+ more files .*train-000000.tar was made"):
         convert_dataset(tree, out, _options())
 
 

@@ -12,6 +12,9 @@ from packer.errors import ImageError, Interrupted, PackerError, suggestion
 EXIT_CODES = {
     "PackerError": 1,
     "OutputError": 1,
+    "InUse": 1,
+    "MissingShards": 1,
+    "ReadError": 1,
     "WorkerError": 1,
     "UsageError": 2,
     "ConfigError": 2,

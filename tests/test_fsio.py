@@ -55,6 +55,17 @@ def test_publish_bytes_accepts_equal_content_and_names_other_content(tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
+def test_publish_over_replaces_other_content_only(tmp_path: Path) -> None:
+    final = tmp_path / "a"
+    fsio.publish_over(tmp_path, final, b"one")
+    inode = final.stat().st_ino
+    fsio.publish_over(tmp_path, final, b"one")
+    assert final.stat().st_ino == inode
+    fsio.publish_over(tmp_path, final, b"two")
+    assert final.read_bytes() == b"two"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
 def test_an_error_that_shows_only_at_fsync_is_reported_and_leaves_no_temp(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
@@ -75,6 +86,67 @@ def test_make_folder_names_a_file_in_the_way(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(OutputError, match="a file is in the way"):
             fsio.make_folder(path)
+
+
+def test_a_lock_that_is_released_in_that_moment_is_nobodys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temp, final = fsio.write_temp(tmp_path, "a", b"one"), tmp_path / "b"
+    final.touch()
+    link = os.link
+
+    def release(source: Path, target: Path) -> None:
+        try:
+            link(source, target)
+        finally:
+            final.unlink()
+
+    monkeypatch.setattr(os, "link", release)
+    assert not fsio.publish(temp, final)
+
+
+def test_publish_new_leaves_what_is_there(tmp_path: Path) -> None:
+    assert fsio.publish_new(tmp_path, tmp_path / "a", b"one")
+    assert not fsio.publish_new(tmp_path, tmp_path / "a", b"two")
+    assert (tmp_path / "a").read_bytes() == b"one"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("code", [None, errno.ESTALE])
+def test_a_listing_looks_twice_at_what_a_client_remembers_wrongly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int | None
+) -> None:
+    (tmp_path / "a").touch()
+    calls, scandir = [code, None], os.scandir
+
+    def scan(folder: Path) -> object:
+        if (now := calls.pop(0)) is not None:
+            raise OSError(now, os.strerror(now))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    assert [entry.name for entry in fsio.list_folder(tmp_path)] == ["a"]
+    calls[:] = [errno.ESTALE, errno.ESTALE]
+    with pytest.raises(OutputError, match="Stale file handle"):
+        fsio.list_folder(tmp_path)
+    calls[:] = [errno.ENOENT]
+    with pytest.raises(FileNotFoundError):
+        fsio.list_folder(tmp_path)
+
+
+def test_temp_files_know_their_process(tmp_path: Path) -> None:
+    path = fsio.temp_path(tmp_path, "train-000000.tar")
+    assert fsio.is_own_temp(path)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, b"%d" % fsio.is_own_temp(path))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 9) == b"0"
+    os.close(read)
+    os.close(write)
+    assert not fsio.is_own_temp(tmp_path / "train-000000.tar")
 
 
 def test_temp_names_differ(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import signal
+import stat
 import sys
 import types
 
@@ -68,7 +71,7 @@ def run(arguments: list[str]) -> int:
             stream.reconfigure(errors="surrogateescape")
     try:
         packer.main(arguments, prog_name="packer", standalone_mode=False)
-        sys.stdout.flush()  # a full disk behind `>` shows only here, and must not exit with 0
+        _finish_output()
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
@@ -77,6 +80,14 @@ def run(arguments: list[str]) -> int:
     except (PackerError, click.Abort, OSError) as error:
         return _exit_code(error)
     return 0
+
+
+def _finish_output() -> None:
+    """A full disk behind `>` shows only here, on NFS only when synced, and must not exit with 0."""
+    sys.stdout.flush()
+    with contextlib.suppress(io.UnsupportedOperation):  # a caller's own stream without a file
+        if stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode):
+            os.fsync(sys.stdout.fileno())
 
 
 def _exit_code(error: PackerError | click.Abort | OSError) -> int:

@@ -14,8 +14,10 @@ import click
 from click.core import ParameterSource
 
 from packer import registry
+from packer.cli._job import batch_job
 from packer.cli._options import Bytes, Name, Part, option, reporting_options
 from packer.cli._reporter import StderrReporter, make_reporter
+from packer.cli._summary import as_json, summarise
 from packer.options import (
     BACKENDS,
     FILTERS,
@@ -146,6 +148,12 @@ def _run_options(function: F) -> F:
             option("--backend", type=Name(BACKENDS), default="loky", help="Of the workers."),
             option("--part", type=Part(), help="Make only the shards i with i mod N = K."),
             option(
+                "--merge-when-complete",
+                is_flag=True,
+                default=False,
+                help="With --part: the last part joins them, as packer merge does.",
+            ),
+            option(
                 "--on-error",
                 type=Name(ON_ERROR),
                 default="skip",
@@ -228,7 +236,14 @@ def _convert(
     reporter.note(f"source: {given.location}")
     reporter.note(f"output: {out.absolute()}")
     start = time.monotonic()
-    result = convert_dataset(given, out, options, force=values["force"], reporter=reporter)
+    result = convert_dataset(
+        given,
+        out,
+        options,
+        force=values["force"],
+        reporter=reporter,
+        job_name=batch_job(os.environ),
+    )
     reporter.close()
     seconds = time.monotonic() - start
     if values["as_json"]:
@@ -239,56 +254,24 @@ def _convert(
 
 
 def _as_json(result: ConvertResult, seconds: float) -> dict[str, Any]:
-    value: dict[str, Any] = {
-        "schema": "packer.convert/1",
-        "out": os.fspath(result.out),
-        "complete": result.manifest is not None,
-        "was_complete": result.was_complete,
-        "seconds": round(seconds, 3),
-    }
-    if result.manifest is not None:
-        value["counts"] = dict(result.manifest.counts)
-        value["splits"] = {
-            name: {"samples": split.samples, "shards": len(split.shards)}
-            for name, split in result.manifest.splits.items()
-        }
+    value = {"schema": "packer.convert/1", **as_json(result), "seconds": round(seconds, 3)}
+    if result.manifest is None:
+        value["missing"] = result.missing
     return value
 
 
 def _summarise(result: ConvertResult, reporter: StderrReporter, seconds: float) -> None:
-    from packer.manifest import LEDGER_NAME
-
-    manifest = result.manifest
-    if manifest is None:
-        reporter.note("this part is done; other parts are still to be made")
+    if result.manifest is None:
+        reporter.note(
+            f"this part is done; shards of other parts still to be made: {result.missing}"
+            if result.missing
+            else f"this part is done, and all others are: packer merge {result.out}"
+        )
         return
-    if result.was_complete:
-        reporter.note("the pack is there already and complete")
-    counts = manifest.counts
-    for name, split in manifest.splits.items():
-        size = sum(shard.size for shard in split.shards)
-        reporter.note(f"{name}: {split.samples} images, {len(split.shards)} shards, {size:,} bytes")
-    reporter.note(f"{counts['packed']} packed of {counts['planned']} planned")
-    for title in ("notes", "ignored"):
-        if counts.get(title):
-            found = ", ".join(f"{number} {name}" for name, number in counts[title].items())
-            reporter.note(f"{title}: {found}")
-    if counts["skipped"]:
-        _list_skipped(result.out / LEDGER_NAME, counts["skipped"], reporter)
+    summarise(result, reporter)
     if not result.was_complete:
-        rate = counts["planned"] / seconds
+        rate = result.manifest.counts["planned"] / seconds
         reporter.note(f"took {seconds:.1f} s, {rate:,.0f} images/s")
-
-
-def _list_skipped(ledger: Path, skipped: int, reporter: StderrReporter) -> None:
-    shown = 5
-    pictures = "picture" if skipped == 1 else "pictures"
-    reporter.warn(f"{skipped} {pictures} skipped, listed in {ledger}")
-    for line in ledger.read_text(encoding="utf-8").splitlines()[:shown]:
-        skip = json.loads(line)
-        reporter.note(f"skipped {skip['path']}: {skip['reason']}: {skip['detail']}")
-    if skipped > shown:
-        reporter.note(f"… and {skipped - shown} more")
 
 
 def _dry_run(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from packer.columns import SampleRows, stored_fields
-from packer.types import ABSENT, Array, Field, Sample, ShardLayout
+from packer.types import ABSENT, Array, Field, Payload, Sample, ShardLayout
 
 _NOWHERE = (ABSENT, ABSENT)
 
@@ -74,7 +74,7 @@ class EndToEnd(Places):
 
     def add_batch(self, samples: Sequence[Sample]) -> bytes:
         """Take over one batch and return its bytes."""
-        parts: list[bytes] = []
+        parts: list[Payload] = []
         end = 0
         for sample in samples:
             places = {}

@@ -10,15 +10,17 @@ Header fields: POSIX.1-2017, pax, "ustar Interchange Format".
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from packer import registry
 from packer.errors import ConfigError, OutputError
 from packer.formats._newfile import NewFile
 from packer.formats._places import Places
-from packer.types import NO_LABEL, Field, Sample, ShardLayout
+from packer.types import NO_LABEL, Field, Payload, Sample, ShardLayout
 
 EXTENSION = "tar"
 EXTRA = ""
@@ -57,6 +59,8 @@ class Writer:
         self._places = Places(fields)
         self._batch_offset: list[int] = []
         self._end = 0
+        # While a batch is at hand, so that nobody waits for it at the end.
+        self._hash = hashlib.sha256()
         self._file = NewFile(path)
 
     def add_batch(self, samples: Sequence[Sample]) -> None:
@@ -65,14 +69,13 @@ class Writer:
         Raises:
             OutputError: A member of 8 GiB or more, or the file system refused.
         """
-        parts: list[bytes] = []
+        parts: list[Payload] = []
         end = 0
         for sample in samples:
             end = self._add_sample(sample, parts, end)
         self._places.end_batch(len(samples), end)
         self._batch_offset.append(self._end)
-        self._file.write(b"".join(parts), self._end)
-        self._end += end
+        self._append(b"".join(parts))
 
     def close(self) -> ShardLayout:
         """Finish the file, synced to disk.
@@ -80,22 +83,25 @@ class Writer:
         Raises:
             OutputError: The file system refused.
         """
-        self._file.write(END, self._end)
+        self._append(END)
         self._file.close()
-        return self._places.layout(self._batch_offset)
+        return replace(self._places.layout(self._batch_offset), sha256=self._hash.hexdigest())
 
     def abort(self) -> None:
         """Close what is open, without finishing; never raises."""
         self._file.abort()
 
-    def _add_sample(self, sample: Sample, parts: list[bytes], end: int) -> int:
+    def _append(self, data: bytes) -> None:
+        self._file.write(data, self._end)
+        self._hash.update(data)
+        self._end += len(data)
+
+    def _add_sample(self, sample: Sample, parts: list[Payload], end: int) -> int:
         """Append a sample's members to `parts`; its batch is `end` bytes long before."""
         places = {}
         for entry in self._fields:
-            if entry.kind == "label":
-                payload = label_text(sample.label)
-            else:
-                payload = sample.payloads.get(entry.name)
+            label = entry.kind == "label"
+            payload = label_text(sample.label) if label else sample.payloads.get(entry.name)
             if payload is None:
                 continue
             prefix = self._prefixes[entry.name](sample.width, sample.height)
@@ -141,9 +147,10 @@ def member_header(name: str, size: int) -> bytes:
     """The 512 bytes before a member's data."""
     block = bytearray(_TEMPLATE)
     encoded = name.encode("ascii")
+    digits = b"%011o\0" % size
     block[: len(encoded)] = encoded
-    block[_SIZE] = b"%011o\0" % size
-    block[_CHECKSUM] = b"%06o\0 " % sum(block)
+    block[_SIZE] = digits
+    block[_CHECKSUM] = b"%06o\0 " % (_TEMPLATE_SUM + sum(encoded) + sum(digits))
     return bytes(block)
 
 
@@ -169,6 +176,7 @@ def _template() -> bytes:
 
 
 _TEMPLATE = _template()
+_TEMPLATE_SUM = sum(_TEMPLATE)
 
 
 def _no_prefix(width: int, height: int) -> bytes:

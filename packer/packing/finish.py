@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from packer.columns import ShardRecord, encode_split_index, index_name
 from packer.companions import companion_files
-from packer.fsio import publish_bytes
+from packer.errors import InUse, OutputError
+from packer.fsio import list_folder, publish_bytes
 from packer.index import IndexFile
 from packer.manifest import LEDGER_NAME, NAME, Manifest, SplitRecord
+from packer.packing.agreement import Agreement
+from packer.packing.lock import Lock
 from packer.packing.shard import WORK_FOLDER
-from packer.packing.state import remove_work_folder, skip_to_json
+from packer.packing.skips import judge_skips
+from packer.packing.state import ShardState, remove_work_folder, skip_to_json
 from packer.types import Field, Skip
 
 
@@ -59,6 +64,62 @@ def finish_pack(out: Path, manifest: Manifest, skips: Sequence[Skip]) -> None:
     publish_bytes(work, out / LEDGER_NAME, "".join(lines).encode())
     publish_bytes(work, out / NAME, manifest.to_json())
     remove_work_folder(out)
+
+
+def complete_pack(
+    out: Path, agreement: Agreement, states: Mapping[str, ShardState], allowed: int
+) -> Manifest:
+    """Complete a pack whose shards are all there; never reads a shard or the source.
+
+    Args:
+        out: The pack's folder.
+        agreement: What is made.
+        states: Of all shards, by stem.
+        allowed: How many samples may be skipped.
+
+    Raises:
+        TooManySkipped: More were.
+        OutputError: The file system refused.
+    """
+    skips = [skip for state in states.values() for skip in state.skips]
+    judge_skips(skips, agreement.planned, allowed)
+    splits = {}
+    for name in agreement.splits:
+        records = [states[s.stem].record for s in agreement.shards() if s.split == name]
+        splits[name] = finish_split(out, agreement.fields, FinishedSplit(name, records))
+    notes: Counter[str] = Counter()
+    for state in states.values():
+        notes.update(state.notes)
+    counts = count(agreement.planned, skips, ignored=agreement.ignored, notes=notes)
+    manifest = agreement.manifest(splits, counts)
+    finish_pack(out, manifest, skips)
+    return manifest
+
+
+def is_complete(out: Path) -> bool:
+    """Whether a pack has its manifest, by a listing.
+
+    Raises:
+        OutputError: The folder cannot be listed.
+    """
+    try:
+        return any(entry.name == NAME for entry in list_folder(out))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def tidy_complete(out: Path) -> None:
+    """Remove what a run left that was killed between the manifest and its last clean-up."""
+    if not (out / WORK_FOLDER).is_dir():
+        return
+    try:
+        with Lock(out / WORK_FOLDER, None):
+            remove_work_folder(out)
+    except InUse:
+        pass  # whoever it is does it
+    except OutputError:
+        if (out / WORK_FOLDER).is_dir():  # else somebody was faster
+            raise
 
 
 def count(planned: int, skips: Sequence[Skip], **others: Mapping[str, int]) -> dict[str, object]:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 import packer
 from packer import registry
 from packer.errors import SourceError
 from packer.imaging import libraries
 from packer.input import Input
-from packer.manifest import Manifest, SplitRecord
 from packer.options import ConvertOptions
+from packer.packing.agreement import Agreement, image_fields
 from packer.packing.batch import BatchTask, Slot
 from packer.packing.labels import Labelling, label_candidates
 from packer.packing.plan import Plan, ShardPlan, listing_digest, make_plan
+from packer.packing.skips import allowed_skips
+from packer.packing.stamps import changed_files, encode_stamps
 from packer.reporting import Reporter
-from packer.types import Field, Listing, display_path
-
-#: Version of OUT/.packer; a run of another version does not go on from it.
-_WORK_VERSION = 1
+from packer.types import Array, Field, Listing, display_path
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,7 @@ class Job:
     @property
     def max_skipped(self) -> int:
         """How many samples may be skipped."""
-        if self.options.max_skipped is not None:
-            return self.options.max_skipped
-        return max(self.planned // 100, 10)
+        return allowed_skips(self.planned, self.options.max_skipped)
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -94,39 +91,36 @@ class Job:
             yield BatchTask(self.given.source, self.options.image, slots, fail)
 
     def stamps(self, shard: ShardPlan) -> str:
-        """Digest of the sizes and times of a shard's source files: tells whether they changed."""
-        first, end = shard.batches[0][0], shard.batches[-1][1]
-        chosen = self.plan.candidate[first:end]
-        digest = hashlib.sha256(self.listing.sizes[chosen].tobytes())
-        digest.update(self.listing.stamps[chosen].tobytes())
-        return digest.hexdigest()
+        """Sizes, times and inodes of a shard's source files: tells which of them changed."""
+        chosen = self._candidates(shard)
+        inodes = self.listing.inodes
+        return encode_stamps(
+            self.listing.sizes[chosen],
+            self.listing.stamps[chosen],
+            np.zeros(len(chosen), "<i8") if inodes is None else inodes[chosen],
+        )
 
-    def agreement(self) -> dict[str, Any]:
-        """What all runs that make this pack must agree on, as JSON values."""
-        return {
-            "version": _WORK_VERSION,
-            "name": self.given.name,
-            "options": self.options.affecting_bytes(),
-            "libraries": dict(self.libraries),
-            "source listing": self.digest,
-            "classes": list(self.labelling.classes),
-            "splits": {name: list(span) for name, span in self.plan.splits.items()},
-        }
+    def changed(self, shard: ShardPlan, stamps: str) -> list[bytes]:
+        """Paths of the shard's source files that changed since it had these stamps."""
+        chosen = self._candidates(shard)
+        numbers = changed_files(stamps, self.stamps(shard))
+        return [self.listing.paths[chosen[number]] for number in numbers]
 
-    def manifest(self, splits: Mapping[str, SplitRecord], counts: Mapping[str, Any]) -> Manifest:
-        """The manifest of the finished pack."""
-        return Manifest(
+    def _candidates(self, shard: ShardPlan) -> Array:
+        return self.plan.candidate[shard.batches[0][0] : shard.batches[-1][1]]
+
+    def agreement(self) -> Agreement:
+        """What all runs that make this pack must agree on."""
+        return Agreement(
             name=self.given.name,
-            format=self.options.format,
-            batch_size=self.options.batch_size,
-            fields=self.fields,
-            classes=self.labelling.classes,
-            display_names=tuple(map(self.given.display_name, self.labelling.classes)),
-            splits=splits,
-            counts=counts,
             options=self.options.affecting_bytes(),
             libraries=self.libraries,
             listing_sha256=self.digest,
+            classes=self.labelling.classes,
+            display_names=tuple(map(self.given.display_name, self.labelling.classes)),
+            splits=self.plan.splits,
+            shard_batches=self.plan.shard_batches,
+            ignored=dict(sorted(self.ignored().items())),
         )
 
     def ignored(self) -> Counter[str]:
@@ -169,12 +163,6 @@ def make_job(given: Input, options: ConvertOptions, reporter: Reporter) -> Job:
         raise SourceError(f"{given.location}: every picture is left out", "see --exclude-class")
     versions = {"packer": packer.__version__, **libraries.versions()}
     return Job(given, options, listing, labelling, plan, listing_digest(listing), versions)
-
-
-def image_fields(codec: str) -> tuple[Field, ...]:
-    """The fields of a pack of labelled pictures."""
-    extension = registry.load("codecs", codec).EXTENSION
-    return (Field("image", "image", extension, codec), Field("label", "label", "cls"))
 
 
 def output_folder(name: str, options: ConvertOptions, folder: Path) -> Path:

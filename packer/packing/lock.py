@@ -1,26 +1,49 @@
 """Who may write to an output folder: one run, or one run a part.
 
 A lock is a file that is linked to its name with its content in it, which has one winner on every
-file system, NFS v3 included. It says who holds it. A holder of this machine that is dead is
-replaced; of another machine nothing can be known, so the message says what to remove once it is
-surely dead.
+file system, NFS v3 included. It names its holder, who renews its time every few seconds. A dead
+holder of this machine is replaced at once; one of another machine when its lock has not been
+renewed for a while by our own clock, as clocks of two machines cannot be compared.
+docs/decisions/0014-locks.md tells why it is made so.
 """
 
 from __future__ import annotations
 
-import json
+import errno
+import hashlib
 import os
-import socket
+import re
+import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from packer.errors import OutputError
-from packer.fsio import publish, remove_if_there, temp_path, write_temp
+from packer.errors import InUse, OutputError
+from packer.fsio import output_errors, publish, remove_if_there, write_temp
+from packer.packing.holder import Holder, myself, read_holder
 
-_WHOLE = "lock-all"
+_LOCK_NAME = re.compile(r"lock-(all|\d+)")
+#: Time of a lock that was not renewed yet, in ns since 1970.
+_NOT_YET = 0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How locks age.
+
+    Attributes:
+        renew: Seconds between two renewals. On NFS each is five round trips.
+        patience: Looks in a row, one every `renew` seconds, that must find the same before a
+            holder counts as dead: some more than one, as a server may be slow or away.
+        first: The same for a lock that was never renewed: its holder renews once its workers
+            run, and before that it reads the first pictures.
+    """
+
+    renew: float = 10.0
+    patience: int = 6
+    first: int = 60
 
 
 @dataclass
@@ -30,26 +53,36 @@ class Lock:
     Args:
         folder: OUT/.packer, where lock files are.
         part: Number of the part, or None for a run that makes all shards and so excludes all.
+        job: What a batch system calls this run, for others to see.
+        timing: See there.
+        note: Told when others have to be watched for a while.
 
     Raises:
-        OutputError: Another run holds it; the message says who.
+        InUse: Another run holds it; the message says who.
+        OutputError: The file system refused.
     """
 
     folder: Path
     part: int | None
+    job: str = ""
+    timing: Timing = field(default_factory=Timing)
+    note: Callable[[str], None] = field(default=lambda text: None)
+    _mine: bytes = field(default=b"", init=False)
+    _lost: str = field(default="", init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _done: threading.Event = field(default_factory=threading.Event, init=False)
 
     def __enter__(self) -> Lock:
-        path = self._path
-        while not _create(path):
-            _replace_dead(path)
-        for other in sorted(self.folder.glob("lock-*")):
-            excludes = self.part is None or other.name == _WHOLE
-            if other != path and not other.name.endswith(".tmp") and excludes:
-                try:
-                    _replace_dead(other)
-                except OutputError:
-                    remove_if_there(path)
-                    raise
+        self._mine = myself(self.job).to_bytes()
+        self._take(self._path)
+        try:
+            for other in sorted(self.folder.glob("lock-*")):
+                excludes = self.part is None or other.name == "lock-all"
+                if excludes and other != self._path and _LOCK_NAME.fullmatch(other.name):
+                    self._clear(other)
+        except BaseException:
+            self._release(self._path)
+            raise
         return self
 
     def __exit__(
@@ -58,90 +91,173 @@ class Lock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        remove_if_there(self._path)
+        self._done.set()
+        if self._thread is not None:
+            # It may hang on a server that is away, and ends by itself when that is back.
+            self._thread.join(self.timing.renew)
+        self._release(self._path)
+
+    def keep_alive(self) -> None:
+        """Renew the lock from now on, in a thread. Workers are forked only by a process of one
+        thread, so this is called when they are there; a second call does nothing.
+        """
+        if self._thread is None:
+            self._renew()
+            self._thread = threading.Thread(
+                target=self._keep_renewing, name="packer-lock", daemon=True
+            )
+            self._thread.start()
+
+    def check(self) -> None:
+        """Stop a run whose lock is known to be gone.
+
+        Raises:
+            InUse: It is; the message says who has it.
+        """
+        if self._lost:
+            raise InUse(
+                f"{self.folder.parent}: {self._lost}",
+                "what is finished is kept; run the same command again when that run is done",
+            )
+
+    def confirm(self) -> None:
+        """Look whether the lock is still this run's, before a step that needs it.
+
+        Raises:
+            InUse: It is not.
+        """
+        self._renew()
+        self.check()
 
     @property
     def _path(self) -> Path:
-        return self.folder / (_WHOLE if self.part is None else f"lock-{self.part}")
+        return self.folder / ("lock-all" if self.part is None else f"lock-{self.part}")
 
+    def _keep_renewing(self) -> None:
+        while not self._lost and not self._done.wait(self.timing.renew):
+            self._renew()
 
-def _create(path: Path) -> bool:
-    """Make the lock file with its content in one step, if nobody has it."""
-    temp = write_temp(path.parent, path.name, json.dumps(_myself()).encode())
-    if publish(temp, path):
+    def _renew(self) -> None:
+        try:
+            with self._path.open("rb") as file:
+                content = file.read()
+                if content == self._mine:
+                    now = time.time_ns()
+                    os.utime(file.fileno(), ns=(now, now))
+                    return
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ESTALE):
+                return  # the server is in trouble; the next renewal may do
+            content = b""
+        other = read_holder(content)
+        self._lost = f"this run's lock was taken by {other or 'another run, which is done'}"
+
+    def _take(self, path: Path) -> None:
+        while True:
+            if self._publish(path):
+                return
+            dead = self._dead_content(path)
+            if dead is not None and self._succeed(path, dead):
+                return
+
+    def _clear(self, path: Path) -> None:
+        """Remove the lock of a dead run, after becoming its holder: then nobody else does."""
+        dead = self._dead_content(path)
+        while dead is not None and not self._succeed(path, dead):
+            dead = self._dead_content(path)
+        self._release(path)
+
+    def _succeed(self, path: Path, dead: bytes) -> bool:
+        """Replace a dead holder. Of several that try, one may: who has the claim on it, a file
+        that is then renamed over the lock, so that there is no moment without one. A claim whose
+        holder died half-way is succeeded to in the same way.
+        """
+        claim = path.with_name(f"{path.name}.after-{hashlib.sha256(dead).hexdigest()[:16]}")
+        if not self._publish(claim):
+            taker = self._dead_content(claim)
+            if taker is None or not self._succeed(claim, taker):
+                return False
+        if _content(path) != dead:
+            remove_if_there(claim)
+            return False
+        try:
+            with output_errors(path):
+                claim.rename(path)
+        except OutputError:
+            # A retransmitted NFS call can find that it has succeeded.
+            if _content(path) != self._mine:
+                raise
         return True
-    remove_if_there(temp)
-    return False
 
+    def _publish(self, path: Path) -> bool:
+        """Make a lock file with its content in one step, if nobody has that name."""
+        temp = write_temp(self.folder, path.name, self._mine)
+        try:
+            with output_errors(temp):
+                os.utime(temp, ns=(_NOT_YET, _NOT_YET))
+            return publish(temp, path)
+        finally:
+            remove_if_there(temp)
 
-def _replace_dead(path: Path) -> None:
-    """Remove the lock of a dead run of this machine; refuse if its holder may live."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return
-    try:
-        holder = json.loads(text)
-    except ValueError:  # cut short by a power failure: its writer is gone
-        holder = {}
-    if holder and not _is_dead(holder):
-        raise OutputError(
-            f"{path.parent.parent}: in use by another packer on {holder.get('host')},"
-            f" process {holder.get('pid')}, since {holder.get('since')}",
+    def _release(self, path: Path) -> None:
+        """Remove a lock file if it is ours and not a child process's inheritance."""
+        holder = read_holder(self._mine)
+        if holder is not None and holder.pid == os.getpid() and _content(path) == self._mine:
+            remove_if_there(path)
+
+    def _dead_content(self, path: Path) -> bytes | None:
+        """What a lock file of a dead run holds; None if there is no lock any more.
+
+        Raises:
+            InUse: Its holder lives.
+        """
+        seen = _look(path)
+        if seen is None:
+            return None
+        content, renewed = seen
+        holder = read_holder(content)
+        if holder is None:  # cut short by a power failure: its writer is gone
+            return content
+        if holder.is_here():
+            if holder.lives_here():
+                raise self._refusal(path, holder)
+            return content
+        limit = self.timing.first if renewed == _NOT_YET else self.timing.patience
+        self.note(
+            f"watching the lock of {holder} for up to {limit * self.timing.renew:.0f} s,"
+            " to see whether that run lives"
+        )
+        same = 0
+        while same < limit:
+            start = time.monotonic()
+            time.sleep(self.timing.renew)
+            now = _look(path)
+            if now is None:
+                return None
+            if now != seen:
+                raise self._refusal(path, read_holder(now[0]) or holder)
+            # A look that took long met a server in trouble, which holds up the holder as well.
+            same = same + 1 if time.monotonic() - start < 2 * self.timing.renew else 0
+        return content
+
+    def _refusal(self, path: Path, holder: Holder) -> InUse:
+        return InUse(
+            f"{self.folder.parent}: in use by another {holder}",
             f"if that run is surely dead, remove {path}",
         )
-    # Renaming first: of two runs that find the same dead holder, one gets the file.
-    aside = temp_path(path.parent, path.name)
+
+
+def _look(path: Path) -> tuple[bytes, int] | None:
+    """Content and time in ns of a lock file. Opening is what makes NFS clients ask the server."""
     try:
-        path.rename(aside)
-    except FileNotFoundError:
-        return
-    if aside.read_text(encoding="utf-8") == text:
-        remove_if_there(aside)
-    else:  # somebody was faster and this is their live lock: give it back
-        os.link(aside, path)
-        remove_if_there(aside)
+        with path.open("rb") as file:
+            return file.read(), os.fstat(file.fileno()).st_mtime_ns
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESTALE):
+            return None
+        raise OutputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _myself() -> dict[str, Any]:
-    return {
-        "host": socket.gethostname(),
-        "boot": _boot_id(),
-        "pid": os.getpid(),
-        "started": _start_time(os.getpid()),
-        "since": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    }
-
-
-def _is_dead(holder: dict[str, Any]) -> bool:
-    if holder.get("host") != socket.gethostname():
-        return False
-    if holder.get("boot") != _boot_id():
-        return True
-    pid = holder.get("pid")
-    if not isinstance(pid, int):
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    # The number may have gone to another process since.
-    return bool(holder.get("started") != _start_time(pid))
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
-
-
-def _start_time(pid: int) -> str:
-    """Start of a process in clock ticks since boot, field 22 of /proc/PID/stat; else ""."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    return stat.rpartition(")")[2].split()[19]
+def _content(path: Path) -> bytes | None:
+    seen = _look(path)
+    return seen[0] if seen else None

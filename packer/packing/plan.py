@@ -10,7 +10,7 @@ nobody.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,12 +68,18 @@ class Plan:
 
     def shards(self) -> Iterator[ShardPlan]:
         """All shards in order, split by split."""
-        step = self.batch_size
-        for split, (first, end) in self.splits.items():
-            batches = [(slot, min(slot + step, end)) for slot in range(first, end, step)]
-            for number, at in enumerate(range(0, len(batches), self.shard_batches)):
-                some = tuple(batches[at : at + self.shard_batches])
-                yield ShardPlan(split, f"{split}-{number:06d}", some)
+        return plan_shards(self.splits, self.batch_size, self.shard_batches)
+
+
+def plan_shards(
+    splits: Mapping[str, tuple[int, int]], batch_size: int, shard_batches: int
+) -> Iterator[ShardPlan]:
+    """All shards in order, split by split; the arguments are attributes of `Plan`."""
+    for split, (first, end) in splits.items():
+        batches = [(slot, min(slot + batch_size, end)) for slot in range(first, end, batch_size)]
+        for number, at in enumerate(range(0, len(batches), shard_batches)):
+            some = tuple(batches[at : at + shard_batches])
+            yield ShardPlan(split, f"{split}-{number:06d}", some)
 
 
 def make_plan(listing: Listing, labelling: Labelling, options: ConvertOptions) -> Plan:

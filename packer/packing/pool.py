@@ -8,7 +8,7 @@ from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from packer.deferral import Deferral
 from packer.errors import WorkerError
@@ -27,11 +27,11 @@ _ATTEMPTS = 3
 
 
 @dataclass
-class _Handed(Generic[T, R]):
+class _Handed(Generic[T]):
     """A task, and the result it will have once it is with a worker."""
 
     task: T
-    future: Future[R] | None = None
+    future: Future[Any] | None = None
 
 
 @dataclass
@@ -62,21 +62,31 @@ class Pool(Generic[T, R]):
         self._stop()
         self._signals.__exit__(kind)
 
+    @property
+    def size(self) -> int:
+        """Number of workers.
+
+        Raises:
+            MissingDependency: joblib, which counts the cores, is not installed.
+        """
+        return 1 if self.backend == "sequential" else self.jobs or usable_cores()
+
     def run(self, tasks: Iterable[T]) -> Iterator[R]:
-        """Results in the order of the tasks.
+        """Results in the order of the tasks. Buffers in a result are valid until the next one is
+        asked for: they may lie in memory that the workers use again.
 
         Raises:
             WorkerError: Workers died on the same task again and again.
             MissingDependency: Several workers need joblib, which is not installed.
         """
-        jobs = self.jobs or usable_cores()
-        if self.backend == "sequential" or jobs == 1:
+        jobs = self.size
+        if jobs == 1:
             for only in tasks:
                 yield self.function(only)
                 self._signals.check()
             return
         source = iter(tasks)
-        waiting: deque[_Handed[T, R]] = deque()
+        waiting: deque[_Handed[T]] = deque()
         deaths = 0
         while True:
             while len(waiting) < jobs * _AHEAD and (task := next(source, None)) is not None:
@@ -100,23 +110,26 @@ class Pool(Generic[T, R]):
             yield result
             self._signals.check()
 
-    def _submit(self, waiting: Iterable[_Handed[T, R]], jobs: int) -> None:
+    def _submit(self, waiting: Iterable[_Handed[T]], jobs: int) -> None:
         for handed in waiting:
             if handed.future is None:
                 self._workers = self._workers or self._start(jobs)
                 handed.future = self._workers.submit(self.function, handed.task)
 
-    def _result(self, handed: _Handed[T, R]) -> R:
+    def _result(self, handed: _Handed[T]) -> R:
         assert handed.future is not None, "submitted before it is asked for"
         assert self._workers is not None, "started when it was submitted"
         while not wait([handed.future], _LOOK_SECONDS).done:
             self._signals.check()
             if self._workers.lost() and not wait([handed.future], _LOOK_SECONDS).done:
                 raise BrokenProcessPool("a worker process ended")
-        return handed.future.result()
+        result: R = self._workers.result(handed.future)
+        return result
 
     def _start(self, jobs: int) -> Workers:
-        return ThreadWorkers(jobs) if self.backend == "threading" else ProcessWorkers(jobs)
+        if self.backend == "threading":
+            return ThreadWorkers(jobs)
+        return ProcessWorkers(jobs, jobs * _AHEAD)
 
     def _stop(self) -> None:
         workers, self._workers = self._workers, None

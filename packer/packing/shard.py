@@ -21,7 +21,7 @@ from packer.formats import ShardWriter
 from packer.fsio import (
     output_errors,
     publish,
-    publish_bytes,
+    publish_over,
     remove_if_there,
     sha256_file,
     temp_path,
@@ -77,7 +77,7 @@ class ShardBuilder:
             self._record = ShardRecord(
                 name=self.name,
                 size=self._temp.stat().st_size,
-                sha256=sha256_file(self._temp),
+                sha256=layout.sha256 or sha256_file(self._temp),
                 fingerprint=_fingerprint(self._temp),
                 samples=self.samples,
                 batches=len(self._columns.counts),
@@ -93,7 +93,7 @@ class ShardBuilder:
         Raises:
             OutputError: The file system refused, or another shard has that name.
         """
-        publish_bytes(self._out / WORK_FOLDER, self._out / index_name(self.name), self._index)
+        publish_over(self._out / WORK_FOLDER, self._out / index_name(self.name), self._index)
         final = self._out / self.name
         if publish(self._temp, final):
             return

@@ -1,13 +1,16 @@
 """OUT/.packer: everything a conversion keeps while its pack is unfinished, and goes on from.
 
-`plan.json` says what is being made, so that no run can mix another plan into it. `<stem>.json` is
-the state of one finished shard: its record, the ledger lines and the source's sizes and times.
+`plan.json` says what is being made, so that no run can mix another plan into it. `parts.json` says
+into how many parts the work is divided, if it is. `<stem>.json` is the state of one finished shard:
+its record, the ledger lines and the source's sizes and times.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
+import errno
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +19,13 @@ from typing import Any
 
 from packer.columns import ShardRecord
 from packer.errors import OutputError, UsageError
-from packer.fsio import publish_bytes
+from packer.fsio import output_errors, publish_new, publish_over, remove_if_there
+from packer.packing.agreement import Agreement, agreement_from_json
 from packer.packing.shard import WORK_FOLDER
 from packer.types import Skip
 
 PLAN_NAME = "plan.json"
+PARTS_NAME = "parts.json"
 
 
 @dataclass(frozen=True)
@@ -41,10 +46,10 @@ class ShardState:
 
 
 def write_state(out: Path, stem: str, state: ShardState) -> None:
-    """Publish one shard's state.
+    """Publish one shard's state; it counts once the shard is there.
 
     Raises:
-        OutputError: The file system refused, or another state has that name.
+        OutputError: The file system refused.
     """
     value = {
         "record": dataclasses.asdict(state.record),
@@ -53,7 +58,7 @@ def write_state(out: Path, stem: str, state: ShardState) -> None:
         "stamps": state.stamps,
     }
     folder = out / WORK_FOLDER
-    publish_bytes(folder, folder / f"{stem}.json", json.dumps(value).encode())
+    publish_over(folder, folder / f"{stem}.json", json.dumps(value).encode())
 
 
 def read_state(out: Path, stem: str) -> ShardState:
@@ -76,29 +81,87 @@ def read_state(out: Path, stem: str) -> ShardState:
         ) from error
 
 
-def agree_on_plan(out: Path, plan: Mapping[str, Any]) -> None:
+def agree_on_plan(out: Path, ours: Agreement) -> Agreement:
     """Be the first to write plan.json, or hold the same plan as who was.
 
-    Args:
-        out: The pack's folder.
-        plan: JSON values: everything that decides what is in the pack.
+    Returns:
+        What is in plan.json.
 
     Raises:
         UsageError: Another plan is there; the message names the difference.
         OutputError: The file system refused.
     """
     path = out / WORK_FOLDER / PLAN_NAME
-    data = (json.dumps(plan, indent=1, sort_keys=True) + "\n").encode()
-    try:
-        publish_bytes(path.parent, path, data)
-    except OutputError:
-        if not path.exists() or path.read_bytes() == data:
-            raise
-        difference = describe_difference(json.loads(path.read_bytes()), json.loads(data))
+    if not path.exists():
+        data = (json.dumps(ours.to_json(), indent=1) + "\n").encode()
+        # A run that is here too may be faster: then its bytes count, as an earlier run's do.
+        publish_new(path.parent, path, data)
+    theirs = read_plan(out)
+    difference = describe_difference(_compared(theirs), _compared(ours))
+    if difference:
         raise UsageError(
             f"{out}: holds an unfinished pack with {difference}",
             "repeat that command, use another --out, or start anew with --force",
-        ) from None
+        )
+    return theirs
+
+
+def read_plan(out: Path) -> Agreement:
+    """Read plan.json.
+
+    Raises:
+        FileNotFoundError: There is none.
+        UsageError: Another version of packer wrote it.
+        OutputError: It is unreadable.
+    """
+    path = out / WORK_FOLDER / PLAN_NAME
+    try:
+        return agreement_from_json(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise OutputError(
+            f"{path}: the plan of an unfinished pack is damaged: {error}", "start anew with --force"
+        ) from error
+
+
+def agree_on_parts(out: Path, parts: int) -> None:
+    """Be the first to write into how many parts the work is divided, or say the same.
+
+    Raises:
+        UsageError: Another number is there.
+        OutputError: The file system refused.
+    """
+    path = out / WORK_FOLDER / PARTS_NAME
+    if not path.exists():
+        publish_new(path.parent, path, json.dumps({"parts": parts}).encode())
+    there = read_parts(out)
+    if there != parts:
+        raise UsageError(
+            f"{out}: is being made in {there} parts, so there is no part of {parts}",
+            f"give --part K/{there}, or no --part to make all that is missing",
+        )
+
+
+def read_parts(out: Path) -> int | None:
+    """Into how many parts the work is divided; None if it is not.
+
+    Raises:
+        OutputError: The file that says so is unreadable.
+    """
+    path = out / WORK_FOLDER / PARTS_NAME
+    try:
+        return int(json.loads(path.read_bytes())["parts"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise OutputError(f"{path}: is damaged: {error}", f"remove {path}") from error
+
+
+def _compared(agreement: Agreement) -> dict[str, Any]:
+    value = agreement.to_json()
+    del value["ignored"]  # a file of litter more does not change the pack
+    return value
 
 
 def describe_difference(theirs: Any, ours: Any, name: str = "") -> str:
@@ -144,12 +207,24 @@ def remove_work_folder(out: Path, keep: Sequence[str] = ()) -> None:
         keep: Names to leave alone.
     """
     folder = out / WORK_FOLDER
-    for entry in sorted(folder.iterdir()):
-        ours = entry.suffix in (".json", ".tmp") or entry.name.startswith("lock-")
-        if ours and entry.name not in keep:
-            entry.unlink(missing_ok=True)
-    if not any(folder.iterdir()):
-        folder.rmdir()
+    with output_errors(folder):
+        # The plan last: with it, a run that finds the rest goes on; lock files after it, as who
+        # is killed in between must not leave a folder that nobody guards.
+        for entry in sorted(folder.iterdir(), key=_last_needed):
+            ours = entry.suffix in (".json", ".tmp") or entry.name.startswith("lock-")
+            if ours and entry.name not in keep:
+                remove_if_there(entry)
+        with contextlib.suppress(FileNotFoundError):  # another run was faster
+            try:
+                folder.rmdir()
+            except OSError as error:
+                # Not ours, or of a run that is coming: it finds the pack complete, and cleans up.
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+
+
+def _last_needed(path: Path) -> tuple[bool, bool, str]:
+    return path.name.startswith("lock-"), path.name == PLAN_NAME, path.name
 
 
 def _short(value: Any) -> str:

@@ -27,6 +27,7 @@ from typing import Any, Protocol, TypeVar
 
 from packer.deferral import SIGNALS
 from packer.errors import MissingDependency
+from packer.packing import handover
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -43,8 +44,13 @@ _PARENT_SECONDS = 0.5
 class Workers(Protocol):
     """Some workers."""
 
-    def submit(self, function: Callable[[T], R], task: T) -> Future[R]:
-        """Hand a task to whoever is free."""
+    def submit(self, function: Callable[[T], R], task: T) -> Future[Any]:
+        """Hand a task to whoever is free. What `result` gave before is over."""
+
+    def result(self, future: Future[Any]) -> Any:
+        """What the function returned for a task that is done; valid until the next call of
+        `submit` or `result`.
+        """
 
     def lost(self) -> bool:
         """Whether one of them died, so that results may never come."""
@@ -63,6 +69,10 @@ class ThreadWorkers:
         """Hand a task to whoever is free."""
         return self._executor.submit(function, task)
 
+    def result(self, future: Future[R]) -> R:
+        """What the function returned."""
+        return future.result()
+
     def lost(self) -> bool:
         """Never: threads do not die alone."""
         return False
@@ -75,22 +85,51 @@ class ThreadWorkers:
 class ProcessWorkers:
     """Processes. They never see SIGINT and SIGTERM: Ctrl-C reaches the whole terminal group, and
     SLURM's SIGTERM the whole job step, but when and how workers stop is their parent's to say.
+
+    Args:
+        jobs: Number of processes.
+        tasks: Most tasks that are with them at once.
     """
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, tasks: int) -> None:
         require_joblib()
         from joblib.externals.loky import ProcessPoolExecutor
 
+        context, inherits = _context()
+        self._places = handover.make_places(tasks) if inherits else None
+        self._lent: int | None = None  # the place of the result that is in use
         self._executor: Any = ProcessPoolExecutor(
-            jobs, context=_context(), initializer=_start_worker, initargs=(os.getpid(),)
+            jobs,
+            context=context,
+            initializer=_start_worker,
+            initargs=(os.getpid(), self._places),
         )
         _widen(self._executor._result_queue._writer.fileno())
 
-    def submit(self, function: Callable[[T], R], task: T) -> Future[R]:
-        """Hand a task to whoever is free."""
+    def submit(self, function: Callable[[T], R], task: T) -> Future[Any]:
+        """Hand a task to whoever is free. What `result` gave before is over."""
+        self._take_back()
+        future: Future[Any]
         with _blocked_signals():
-            future: Future[R] = self._executor.submit(function, task)
+            if self._places is None:
+                future = self._executor.submit(function, task)
+            else:
+                future = self._executor.submit(handover.call, function, task, self._places.take())
         return future
+
+    def result(self, future: Future[Any]) -> Any:
+        """What the function returned; valid until the next call of `submit` or `result`."""
+        self._take_back()
+        result = future.result()
+        if self._places is None:
+            return result
+        self._lent = result.place
+        return self._places.receive(result)
+
+    def _take_back(self) -> None:
+        if self._places is not None:
+            self._places.give_back(self._lent)
+            self._lent = None
 
     def lost(self) -> bool:
         """Whether a process has ended, or loky has noticed one already."""
@@ -141,19 +180,19 @@ def _widen(pipe: int) -> None:
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
-def _context() -> Any:
-    """How processes start. A fork takes 10 ms where loky's own start, a new Python with all its
-    imports, takes half a second; it is safe in a process that has no other thread, whose locks
-    the child would inherit for ever.
+def _context() -> tuple[Any, bool]:
+    """How processes start, and whether they inherit memory. A fork takes 10 ms where loky's own
+    start, a new Python with all its imports, takes half a second; it is safe in a process that has
+    no other thread, whose locks the child would inherit for ever.
     """
     from joblib.externals.loky.backend import get_context as loky_context
 
     if sys.platform == "linux" and len(list(Path("/proc/self/task").iterdir())) == 1:
-        return multiprocessing.get_context("fork")
+        return multiprocessing.get_context("fork"), True
     # loky starts it with its first worker, and its start ends by unblocking signals, which would
     # undo `_blocked_signals`.
     resource_tracker.ensure_running()
-    return loky_context("loky")
+    return loky_context("loky"), False
 
 
 @contextlib.contextmanager
@@ -166,11 +205,13 @@ def _blocked_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start_worker(parent: int) -> None:
+def _start_worker(parent: int, places: handover.Places | None) -> None:
     """In a new worker process."""
     from packer.imaging.opencv import keep_to_one_thread
 
     keep_to_one_thread()
+    if places is not None:
+        handover.share(places)
     # loky collects garbage every second, and a forked worker has its parent's modules to go
     # through, 20 ms each time; what is there now stays.
     gc.freeze()

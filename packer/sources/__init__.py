@@ -15,12 +15,13 @@ what is ignored and under which reason. So a folder and its archives give equal 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
 from packer import registry
-from packer.errors import SourceError
+from packer.errors import ImageError, ReadError, SourceError
 from packer.types import Listing
 
 #: Extensions of candidates, lower case. The content decides how a candidate is decoded; a file
@@ -51,8 +52,27 @@ class Source(Protocol):
         """One file, whole.
 
         Raises:
-            ImageError: reason "unreadable": gone, no permission, shorter than it says.
+            ImageError: reason "unreadable": no permission, shorter than it says.
+            ReadError: The storage is in trouble, or the file changed since the scan.
         """
+
+
+#: What is wrong with one file, and will be the next time; other errors of the system are trouble
+#: with the storage, and going on would lose samples that are whole.
+_OF_THE_FILE = {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
+
+
+def read_error(name: str, error: OSError) -> ImageError | ReadError:
+    """The error for an OSError met while reading the file of that name."""
+    reason = error.strerror or str(error)
+    if error.errno in _OF_THE_FILE:
+        return ImageError("unreadable", reason)
+    return changed(name, f"{reason} while it was read")
+
+
+def changed(name: str, what: str) -> ReadError:
+    """The error for a file that is not what the scan found."""
+    return ReadError(f"{name}: {what}", "mend that and run the same command again to go on")
 
 
 def open_source(location: Path, root: bytes = b"") -> Source:

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import ImageError, SourceError
-from packer.sources import MAX_FILE_BYTES, _tar, _zip
+from packer.sources import MAX_FILE_BYTES, _tar, _zip, read_error
 from packer.sources._member import Member
 from packer.sources._tree import Tree
-from packer.types import Listing
+from packer.types import Listing, display_path
 
 #: Compressed as a whole: the first bytes, and the command that makes a plain tar of it.
 _COMPRESSED = {
@@ -120,6 +120,7 @@ class _Table:
     """Where an archive's candidates lie, and the open archive."""
 
     def __init__(self, key: _Key) -> None:
+        self._path = key.path
         try:
             self._fd = os.open(key.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
@@ -147,7 +148,7 @@ class _Table:
         try:
             return self._read_member(self._fd, member)
         except OSError as error:
-            raise ImageError("unreadable", error.strerror or str(error)) from error
+            raise read_error(f"{self._path}: {display_path(path)}", error) from error
 
 
 #: A conversion reads one archive; a second is kept for code that compares two.

@@ -6,6 +6,7 @@ except a link to a folder that it lies in itself, which would never end.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Collection
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import ImageError, SourceError
-from packer.sources import MAX_FILE_BYTES
+from packer.sources import MAX_FILE_BYTES, changed, read_error
 from packer.sources._candidates import Candidates, is_hidden
 from packer.types import Listing, display_path
 
@@ -59,6 +60,9 @@ class FolderSource:
 
     def __init__(self, top: bytes) -> None:
         self.top = top
+        # Modification time of the newest file found, in ns: what is newer changed later. This
+        # travels to worker processes; the times of all files would not.
+        self._newest: int | None = None
 
     def scan(self, litter: Collection[bytes] = ()) -> Listing:
         """See `packer.sources.Source.scan`.
@@ -82,18 +86,34 @@ class FolderSource:
                             waiting.append(inner)
             except OSError as error:
                 raise _unreadable(path, error) from error
-        return found.listing()[0]
+        listing = found.listing()[0]
+        self._newest = int(listing.stamps.max(initial=0))
+        return listing
 
     def read(self, path: bytes) -> bytes:
         """See `packer.sources.Source.read`."""
+        full = os.path.join(self.top, path)  # noqa: PTH118
         try:
-            with open(os.path.join(self.top, path), "rb", buffering=0) as file:  # noqa: PTH118, PTH123
-                size = os.fstat(file.fileno()).st_size
-                if size > MAX_FILE_BYTES:
-                    raise ImageError("too-large", f"{size} bytes, more than {MAX_FILE_BYTES}")
-                return file.readall()
+            try:
+                return self._read(full)
+            except OSError as error:
+                if error.errno != errno.ESTALE:
+                    raise
+                return self._read(full)  # what an NFS client remembers of the name is outdated
         except OSError as error:
-            raise ImageError("unreadable", error.strerror or str(error)) from error
+            raise read_error(display_path(full), error) from error
+
+    def _read(self, full: bytes) -> bytes:
+        with open(full, "rb", buffering=0) as file:  # noqa: PTH123
+            status = os.fstat(file.fileno())
+            if status.st_size > MAX_FILE_BYTES:
+                raise ImageError("too-large", f"{status.st_size} bytes, more than {MAX_FILE_BYTES}")
+            data = file.readall()
+        if len(data) != status.st_size:
+            raise changed(display_path(full), "changed while it was read")
+        if self._newest is not None and status.st_mtime_ns > self._newest:
+            raise changed(display_path(full), "changed since the source was scanned")
+        return data
 
 
 def _take(entry: os.DirEntry[bytes], folder: _Folder, found: Candidates) -> _Folder | None:
@@ -121,7 +141,7 @@ def _take(entry: os.DirEntry[bytes], folder: _Folder, found: Candidates) -> _Fol
         found.ignore("special", path)
     elif found.wants(path):
         status = status or entry.stat()
-        found.add(path, status.st_size, status.st_mtime_ns)
+        found.add(path, status.st_size, status.st_mtime_ns, status.st_ino)
     return None
 
 

@@ -38,7 +38,10 @@ class Shard:
 
     @property
     def expected(self) -> list[Seen]:
-        return [(s.slot, s.label, dict(s.payloads)) for s in self.samples]
+        return [
+            (s.slot, s.label, {name: bytes(data) for name, data in s.payloads.items()})
+            for s in self.samples
+        ]
 
     def by_preads(self) -> list[dict[str, bytes]]:
         """Payloads of each sample, by the layout's offsets, out of their batch's range alone."""

@@ -6,8 +6,8 @@ import pytest
 from packer.errors import OutputError
 from packer.index import IndexFile
 from packer.manifest import Manifest, read_manifest
+from packer.packing.agreement import image_fields
 from packer.packing.finish import FinishedSplit, count, finish_pack, finish_split
-from packer.packing.job import image_fields
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
 from packer.types import Sample, Skip
 

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from packer.errors import ConfigError, SourceError
 from packer.input import open_input
 from packer.options import ConvertOptions
-from packer.packing.job import Job, image_fields, make_job, output_folder
+from packer.packing.job import Job, make_job, output_folder
 from packer.reporting import Reporter
 
 MakeTree = Callable[..., Path]
@@ -61,7 +62,24 @@ def test_stamps_change_with_the_files_of_their_shard(make_tree: MakeTree) -> Non
     (tree / path.decode()).touch()
     after = _job(tree, batch_size=4, shard_size=1)
     assert after.stamps(first) != before.stamps(first)
+    assert after.changed(first, before.stamps(first)) == [path]
     assert [after.stamps(s) for s in others] == [before.stamps(s) for s in others]
+    assert not any(after.changed(s, before.stamps(s)) for s in others)
+
+
+def test_a_file_that_was_replaced_by_one_of_its_size_and_time_is_found(
+    make_tree: MakeTree,
+) -> None:
+    tree = make_tree()
+    before = _job(tree, batch_size=4, shard_size=1)
+    first = next(before.plan.shards())
+    path = before.listing.paths[int(before.plan.candidate[2])]
+    old = tree / path.decode()
+    new = old.with_suffix(".new")
+    new.write_bytes(bytes(old.stat().st_size))
+    os.utime(new, ns=(old.stat().st_mtime_ns,) * 2)
+    new.replace(old)
+    assert _job(tree, batch_size=4, shard_size=1).changed(first, before.stamps(first)) == [path]
 
 
 def test_the_agreement_tells_what_decides_bytes(make_tree: MakeTree) -> None:
@@ -97,8 +115,7 @@ def test_everything_left_out_is_an_error(make_tree: MakeTree) -> None:
         _job(tree, exclude_classes=("002.class1",))
 
 
-def test_fields_and_default_folders(tmp_path: Path) -> None:
-    assert [field.extension for field in image_fields("raw")] == ["npy", "cls"]
+def test_default_folders(tmp_path: Path) -> None:
     names = {
         "a-256-jpeg-tar": ConvertOptions(resize="256"),
         "a-full-png-lmdb": ConvertOptions(codec="png", format="lmdb"),

@@ -1,40 +1,87 @@
-import json
+"""Locks: who excludes whom, takers of dead holders, holders that lose theirs."""
+
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from packer.errors import OutputError
-from packer.packing.lock import Lock
+from packer.errors import InUse
+from packer.packing.holder import Holder, myself
+from packer.packing.lock import Lock, Timing
+
+#: Patience of 0.1 s, so that nobody waits.
+FAST = Timing(renew=0.02, patience=5, first=15)
 
 _HOLD = """
 import sys, time
 from pathlib import Path
 from packer.packing.lock import Lock
 part = int(sys.argv[2]) if sys.argv[2] != "all" else None
-with Lock(Path(sys.argv[1]), part):
+with Lock(Path(sys.argv[1]), part, "SLURM job 7_3"):
     print("held", flush=True)
     time.sleep(60)
 """
 
+#: Waits for the file GO, then wants the lock; says whether it got it, keeps it until it is told.
+_RACE = """
+import sys, time
+from pathlib import Path
+from packer.errors import InUse
+from packer.packing.lock import Lock
+folder = Path(sys.argv[1])
+print("ready", flush=True)
+while not (folder.parent / "GO").exists():
+    time.sleep(0.001)
+try:
+    with Lock(folder, None):
+        print("held", flush=True)
+        sys.stdin.read()
+except InUse:
+    print("refused", flush=True)
+"""
+
+
+def _start(script: str, *arguments: object) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
 
 def _holder(folder: Path, part: str) -> "subprocess.Popen[str]":
-    process = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(folder), part], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
+    process = _start(_HOLD, folder, part)
+    assert _line(process) == "held"
     return process
 
 
 def _end(process: "subprocess.Popen[str]", number: int = signal.SIGKILL) -> None:
     process.send_signal(number)
-    process.wait()
-    assert process.stdout is not None
-    process.stdout.close()
+    process.communicate()
+
+
+def _elsewhere(**changes: object) -> Holder:
+    there = dataclasses.replace(
+        myself(), host="node7", kernel="x", pid=1, started="1", job="SLURM job 4711_3"
+    )
+    return dataclasses.replace(there, **changes)  # type: ignore[arg-type]
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -45,46 +92,168 @@ def test_who_excludes_whom(tmp_path: Path, held: str, wanted: int | None, refuse
     process = _holder(tmp_path, held)
     try:
         if refused:
-            with (
-                pytest.raises(OutputError, match=rf"process {process.pid}, since"),
-                Lock(tmp_path, wanted),
-            ):
+            message = rf"process {process.pid}, SLURM job 7_3, since"
+            with pytest.raises(InUse, match=message), Lock(tmp_path, wanted):
                 pass
         else:
             with Lock(tmp_path, wanted):
-                assert len(list(tmp_path.glob("lock-*"))) == 2
+                assert len(_names(tmp_path)) == 2
     finally:
         _end(process)
-    assert len(list(tmp_path.glob("lock-*"))) == 1
+    assert len(_names(tmp_path)) == 1
 
 
-def test_a_killed_holder_is_replaced(tmp_path: Path) -> None:
+def test_a_killed_holder_is_replaced_at_once(tmp_path: Path) -> None:
     _end(_holder(tmp_path, "all"))
-    with Lock(tmp_path, None):
-        assert json.loads((tmp_path / "lock-all").read_text())["pid"] == os.getpid()
-    assert not list(tmp_path.iterdir())
+    _end(_holder(tmp_path, "5"))
+    with Lock(tmp_path, None) as lock:
+        lock.confirm()
+        assert _names(tmp_path) == ["lock-all"]
+    assert not _names(tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"boot": "another"}, {"started": "1"}, {"pid": "no number"}])
-def test_a_number_that_went_to_another_process_does_not_hold(
-    tmp_path: Path, change: dict[str, str]
-) -> None:
-    with Lock(tmp_path, None):
-        text = (tmp_path / "lock-all").read_text()
-    (tmp_path / "lock-all").write_text(json.dumps({**json.loads(text), **change}))
+def test_a_number_that_went_to_another_process_does_not_hold(tmp_path: Path) -> None:
+    earlier = dataclasses.replace(myself(), started="1")
+    (tmp_path / "lock-all").write_bytes(earlier.to_bytes())
     with Lock(tmp_path, 3):
-        assert [path.name for path in tmp_path.iterdir()] == ["lock-3"]
+        assert _names(tmp_path) == ["lock-3"]
 
 
-def test_a_holder_on_another_host_is_believed(tmp_path: Path) -> None:
-    holder = {"host": "node7", "boot": "x", "pid": 1, "started": "1", "since": "2026-01-01"}
-    (tmp_path / "lock-all").write_text(json.dumps(holder))
-    with pytest.raises(OutputError, match=r"packer on node7, process 1.*remove .*lock-all"):
-        Lock(tmp_path, None).__enter__()
-    assert [path.name for path in tmp_path.iterdir()] == ["lock-all"]
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"host": "a"}'])
+def test_a_lock_file_cut_short_by_a_power_failure_is_replaced(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "lock-all").write_bytes(content)
+    with Lock(tmp_path, None) as lock:
+        lock.confirm()
+    assert not _names(tmp_path)
 
 
-def test_a_lock_file_cut_short_by_a_power_failure_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "lock-all").write_bytes(b"")
-    with Lock(tmp_path, None):
-        assert json.loads((tmp_path / "lock-all").read_text())["pid"] == os.getpid()
+def _renewing(path: Path, stop: threading.Event) -> None:
+    """What a holder on another machine does; its clock is years behind."""
+    number = 1
+    while not stop.wait(FAST.renew):
+        os.utime(path, ns=(number, number))
+        number += 1
+
+
+def test_a_holder_on_another_machine_that_renews_is_believed_whatever_its_clock(
+    tmp_path: Path,
+) -> None:
+    path, stop = tmp_path / "lock-all", threading.Event()
+    path.write_bytes(_elsewhere().to_bytes())
+    thread = threading.Thread(target=_renewing, args=(path, stop))
+    thread.start()
+    try:
+        for _ in range(3):
+            with pytest.raises(InUse, match=r"on node7, process 1, SLURM job 4711_3.*lock-all"):
+                Lock(tmp_path, None, timing=FAST).__enter__()
+            with pytest.raises(InUse, match="on node7"):
+                Lock(tmp_path, 4, timing=FAST).__enter__()
+    finally:
+        stop.set()
+        thread.join()
+    assert _names(tmp_path) == ["lock-all"]
+
+
+@pytest.mark.parametrize(("renewed", "looks"), [(1, FAST.patience), (0, FAST.first)])
+def test_a_holder_on_another_machine_that_stopped_renewing_is_replaced(
+    tmp_path: Path, renewed: int, looks: int
+) -> None:
+    path, notes = tmp_path / "lock-all", list[str]()
+    path.write_bytes(_elsewhere().to_bytes())
+    os.utime(path, ns=(renewed, renewed))
+    start = time.monotonic()
+    with Lock(tmp_path, None, timing=FAST, note=notes.append) as lock:
+        assert time.monotonic() - start >= looks * FAST.renew
+        lock.confirm()
+    assert not _names(tmp_path)
+    assert "watching the lock of packer on node7" in notes[0]
+
+
+def test_a_machine_of_the_same_name_is_another_one(tmp_path: Path) -> None:
+    """Cloud images are all called localhost, and containers have process numbers of their own."""
+    twin = dataclasses.replace(myself(), kernel="another", pid=2**22 + 1)
+    path, stop = tmp_path / "lock-all", threading.Event()
+    path.write_bytes(twin.to_bytes())
+    thread = threading.Thread(target=_renewing, args=(path, stop))
+    thread.start()
+    try:
+        with pytest.raises(InUse):
+            Lock(tmp_path, None, timing=FAST).__enter__()
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_holder_renews_in_a_thread_and_notices_a_take_over(tmp_path: Path) -> None:
+    with Lock(tmp_path, 2, timing=FAST) as lock:
+        path = tmp_path / "lock-2"
+        assert path.stat().st_mtime_ns == 0  # not yet
+        threads = threading.active_count()
+        lock.keep_alive()
+        lock.keep_alive()
+        assert threading.active_count() == threads + 1
+        first = path.stat().st_mtime_ns
+        time.sleep(5 * FAST.renew)
+        assert path.stat().st_mtime_ns > first > 0
+        lock.check()
+        path.unlink()
+        path.write_bytes(_elsewhere().to_bytes())
+        time.sleep(5 * FAST.renew)
+        with pytest.raises(InUse, match=r"lock was taken by packer on node7, process 1"):
+            lock.check()
+    assert path.read_bytes()  # another's lock is not ours to remove
+    assert threading.active_count() == threads
+
+
+def test_a_lock_that_is_gone_stops_its_holder(tmp_path: Path) -> None:
+    with Lock(tmp_path, None) as lock:
+        lock.confirm()
+        (tmp_path / "lock-all").unlink()
+        with pytest.raises(InUse, match="another run, which is done"):
+            lock.confirm()
+
+
+def test_a_child_process_does_not_release_its_parents_lock(tmp_path: Path) -> None:
+    with Lock(tmp_path, None) as lock:
+        child = os.fork()
+        if child == 0:
+            lock.__exit__(None, None, None)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        lock.confirm()
+
+
+def _dead() -> Holder:
+    return dataclasses.replace(myself(), pid=2**22 + 1)  # above any pid_max
+
+
+@pytest.mark.parametrize("claimed", [False, True], ids=["", "and-a-dead-taker"])
+def test_of_many_takers_of_a_dead_holder_one_wins(tmp_path: Path, claimed: bool) -> None:
+    """Processes that race for the same dead lock; and for that of a taker that died half-way."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    dead = _dead()
+    for round_number in range(3):
+        (folder / "lock-all").write_bytes(dead.to_bytes())
+        if claimed:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Path, "rename", _die)
+                with pytest.raises(KeyboardInterrupt):
+                    Lock(folder, None).__enter__()
+            [claim] = folder.glob("lock-all.after-*")
+            claim.write_bytes(_dead().to_bytes())
+        racers = [_start(_RACE, folder) for _ in range(4)]
+        assert [_line(racer) for racer in racers] == ["ready"] * 4
+        (tmp_path / "GO").touch()
+        said = Counter(_line(racer) for racer in racers)
+        assert said == {"held": 1, "refused": 3}, f"round {round_number}"
+        for racer in racers:
+            racer.communicate("")
+        assert not _names(folder)
+        (tmp_path / "GO").unlink()
+
+
+def _die(*arguments: object) -> None:
+    raise KeyboardInterrupt

@@ -1,3 +1,5 @@
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -6,11 +8,15 @@ from hypothesis import strategies as st
 
 from packer.columns import ShardRecord
 from packer.errors import OutputError, UsageError
+from packer.packing.agreement import Agreement
 from packer.packing.shard import WORK_FOLDER
 from packer.packing.state import (
     ShardState,
+    agree_on_parts,
     agree_on_plan,
     describe_difference,
+    read_parts,
+    read_plan,
     read_state,
     remove_work_folder,
     skip_from_json,
@@ -20,6 +26,7 @@ from packer.packing.state import (
 from packer.types import Skip
 
 RECORD = ShardRecord("train-000000.tar", 10240, "00" * 32, (1, 2), 3, 1)
+MakeAgreement = Callable[..., Agreement]
 
 
 @pytest.fixture
@@ -47,11 +54,48 @@ def test_a_damaged_state_says_what_to_remove(out: Path, text: str) -> None:
         read_state(out, "train-000000")
 
 
-def test_plans_agree_or_the_difference_is_named(out: Path) -> None:
-    agree_on_plan(out, {"options": {"quality": 90, "batch_size": 128}})
-    agree_on_plan(out, {"options": {"quality": 90, "batch_size": 128}})
-    with pytest.raises(UsageError, match="unfinished pack with batch size 128 instead of 64"):
-        agree_on_plan(out, {"options": {"quality": 90, "batch_size": 64}})
+def test_plans_agree_or_the_difference_is_named(out: Path, make_agreement: MakeAgreement) -> None:
+    plan = make_agreement()
+    assert agree_on_plan(out, plan) == plan
+    assert agree_on_plan(out, make_agreement()) == plan
+    assert read_plan(out) == plan
+    other = make_agreement(options={**plan.options, "batch_size": 64})
+    with pytest.raises(UsageError, match="unfinished pack with batch size 4 instead of 64"):
+        agree_on_plan(out, other)
+    with pytest.raises(UsageError, match=r"display names .* instead of"):
+        agree_on_plan(out, make_agreement(display_names=("other",)))
+
+
+def test_litter_that_comes_later_is_no_other_plan(out: Path, make_agreement: MakeAgreement) -> None:
+    plan = agree_on_plan(out, make_agreement(ignored={"hidden": 1}))
+    assert agree_on_plan(out, make_agreement(ignored={"hidden": 2})) == plan
+
+
+def test_a_damaged_plan_and_one_of_another_version(
+    out: Path, make_agreement: MakeAgreement
+) -> None:
+    path = out / WORK_FOLDER / "plan.json"
+    with pytest.raises(FileNotFoundError):
+        read_plan(out)
+    for text in ("", "{", "{}", "[]"):
+        path.write_text(text)
+        with pytest.raises(OutputError, match=r"plan.json: the plan of an unfinished pack is"):
+            agree_on_plan(out, make_agreement())
+    path.write_text('{"version": 1}')
+    with pytest.raises(UsageError, match="of version 1"):
+        agree_on_plan(out, make_agreement())
+
+
+def test_parts_agree_on_their_number(out: Path) -> None:
+    assert read_parts(out) is None
+    agree_on_parts(out, 4)
+    agree_on_parts(out, 4)
+    assert read_parts(out) == 4
+    with pytest.raises(UsageError, match=r"made in 4 parts, so .* of 8 .*--part K/4"):
+        agree_on_parts(out, 8)
+    (out / WORK_FOLDER / "parts.json").write_text("")
+    with pytest.raises(OutputError, match=r"remove .*parts.json"):
+        agree_on_parts(out, 4)
 
 
 @pytest.mark.parametrize(
@@ -77,3 +121,19 @@ def test_removing_the_work_folder_spares_what_is_not_ours(out: Path) -> None:
     (work / "notes.txt").unlink()
     remove_work_folder(out)
     assert not work.exists()
+
+
+def test_who_is_killed_while_removing_leaves_the_plan_and_its_lock_to_the_last(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, gone = out / WORK_FOLDER, list[str]()
+    for name in ("plan.json", "parts.json", "train-000000.json", "lock-all", "a.0.tmp"):
+        (work / name).write_text("")
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        gone.append(path.name)
+        os.unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    remove_work_folder(out)
+    assert gone[-2:] == ["plan.json", "lock-all"]

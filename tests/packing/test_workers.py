@@ -19,8 +19,8 @@ def _sleep(seconds: float) -> int:
 
 
 def test_processes_never_see_the_signals_of_the_terminal() -> None:
-    workers = ProcessWorkers(1)
-    [mask] = workers.submit(_blocked, 0).result()
+    workers = ProcessWorkers(1, 3)
+    [mask] = workers.result(workers.submit(_blocked, 0))
     workers.stop()
     for number in (signal.SIGINT, signal.SIGTERM):
         assert int(mask, 16) >> (number - 1) & 1
@@ -28,8 +28,8 @@ def test_processes_never_see_the_signals_of_the_terminal() -> None:
 
 
 def test_a_dead_process_is_noticed() -> None:
-    workers = ProcessWorkers(2)
-    pid = workers.submit(_sleep, 0.0).result()
+    workers = ProcessWorkers(2, 6)
+    pid = workers.result(workers.submit(_sleep, 0.0))
     assert not workers.lost()
     os.kill(pid, signal.SIGKILL)
     end = time.monotonic() + 10
@@ -40,7 +40,7 @@ def test_a_dead_process_is_noticed() -> None:
 
 
 def test_stopping_does_not_wait_for_processes() -> None:
-    workers = ProcessWorkers(2)
+    workers = ProcessWorkers(2, 6)
     workers.submit(_sleep, 0.0).result()
     futures = [workers.submit(_sleep, 60.0) for _ in range(8)]
     start = time.monotonic()
@@ -51,7 +51,7 @@ def test_stopping_does_not_wait_for_processes() -> None:
 
 def test_threads_are_not_lost() -> None:
     workers = ThreadWorkers(2)
-    assert workers.submit(_sleep, 0.0).result() == os.getpid()
+    assert workers.result(workers.submit(_sleep, 0.0)) == os.getpid()
     assert not workers.lost()
     workers.stop()
 
@@ -60,7 +60,7 @@ def test_workers_end_with_a_parent_that_is_killed() -> None:
     script = (
         "import time\n"
         "from packer.packing.workers import ProcessWorkers\n"
-        "workers = ProcessWorkers(2)\n"
+        "workers = ProcessWorkers(2, 6)\n"
         "workers.submit(abs, -1).result()\n"
         "print(*workers._executor._processes, flush=True)\n"
         "time.sleep(60)\n"

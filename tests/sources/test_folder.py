@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from packer import sources
-from packer.errors import ImageError, SourceError
+from packer.errors import ImageError, ReadError, SourceError
 from packer.sources import folder
 
 WriteFiles = Callable[[Path, Mapping[bytes, bytes]], Path]
@@ -168,11 +168,49 @@ def test_reads_from_another_folder_and_process(
 
 def test_what_cannot_be_read_is_a_line_of_the_ledger(tmp_path: Path) -> None:
     source = folder.open_source(tmp_path)
-    with pytest.raises(ImageError, match="unreadable: No such file"):
-        source.read(b"a/gone.jpg")
     (tmp_path / "folder.jpg").mkdir()
     with pytest.raises(ImageError, match="unreadable: Is a directory"):
         source.read(b"folder.jpg")
+
+
+def test_what_is_gone_or_changed_since_the_scan_stops_the_run_and_is_named(tmp_path: Path) -> None:
+    for name in ("gone", "grown", "same"):
+        (tmp_path / f"{name}.jpg").write_bytes(b"x" * 100)
+    source = folder.open_source(tmp_path)
+    source.scan()
+    source = pickle.loads(pickle.dumps(source))
+    (tmp_path / "gone.jpg").unlink()
+    with pytest.raises(ReadError, match=r"/gone.jpg: No such file .* while it was read"):
+        source.read(b"gone.jpg")
+    later = (tmp_path / "same.jpg").stat().st_mtime_ns + 1
+    os.utime(tmp_path / "grown.jpg", ns=(later, later))
+    with pytest.raises(ReadError, match=r"/grown.jpg: changed since the source was scanned"):
+        source.read(b"grown.jpg")
+    assert source.read(b"same.jpg") == b"x" * 100
+
+
+@pytest.mark.parametrize(
+    ("code", "times", "works"), [(116, 1, True), (116, 2, False), (5, 1, False)]
+)
+def test_trouble_with_the_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, times: int, works: bool
+) -> None:
+    """ESTALE once: an NFS client remembers a file that was replaced. Twice stops the run."""
+    (tmp_path / "a.jpg").write_bytes(b"abc")
+    source, left, real = folder.open_source(tmp_path), [times], os.fstat
+
+    def fstat(fd: int) -> os.stat_result:
+        if left[0]:
+            left[0] -= 1
+            raise OSError(code, os.strerror(code))
+        return real(fd)
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    if works:
+        assert source.read(b"a.jpg") == b"abc"
+    else:
+        with pytest.raises(ReadError, match=rf"a.jpg: {os.strerror(code)}"):
+            source.read(b"a.jpg")
 
 
 def test_a_huge_sparse_file_is_not_read(tmp_path: Path) -> None:

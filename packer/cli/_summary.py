@@ -1,0 +1,79 @@
+"""What `convert` and `merge` say of the pack they made."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from packer.cli._reporter import StderrReporter
+
+if TYPE_CHECKING:
+    from packer.manifest import Manifest
+
+#: Skipped pictures that are listed.
+_SHOWN = 5
+
+
+class Result(Protocol):
+    """What both have in common."""
+
+    @property
+    def out(self) -> Path:
+        """The pack's folder."""
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """Of a complete pack."""
+
+    @property
+    def was_complete(self) -> bool:
+        """Nothing was written."""
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """For --json, without the schema's name."""
+    value: dict[str, Any] = {
+        "out": os.fspath(result.out),
+        "complete": result.manifest is not None,
+        "was_complete": result.was_complete,
+    }
+    if result.manifest is not None:
+        value["counts"] = dict(result.manifest.counts)
+        value["splits"] = {
+            name: {"samples": split.samples, "shards": len(split.shards)}
+            for name, split in result.manifest.splits.items()
+        }
+    return value
+
+
+def summarise(result: Result, reporter: StderrReporter) -> None:
+    """Lines on a complete pack."""
+    from packer.manifest import LEDGER_NAME
+
+    manifest = result.manifest
+    assert manifest is not None, "of complete packs only"
+    if result.was_complete:
+        reporter.note("the pack is there already and complete")
+    counts = manifest.counts
+    for name, split in manifest.splits.items():
+        size = sum(shard.size for shard in split.shards)
+        reporter.note(f"{name}: {split.samples} images, {len(split.shards)} shards, {size:,} bytes")
+    reporter.note(f"{counts['packed']} packed of {counts['planned']} planned")
+    for title in ("notes", "ignored"):
+        if counts.get(title):
+            found = ", ".join(f"{number} {name}" for name, number in counts[title].items())
+            reporter.note(f"{title}: {found}")
+    if counts["skipped"]:
+        _list_skipped(result.out / LEDGER_NAME, counts["skipped"], reporter)
+
+
+def _list_skipped(ledger: Path, skipped: int, reporter: StderrReporter) -> None:
+    pictures = "picture" if skipped == 1 else "pictures"
+    reporter.warn(f"{skipped} {pictures} skipped, listed in {ledger}")
+    for line in ledger.read_text(encoding="utf-8").splitlines()[:_SHOWN]:
+        skip = json.loads(line)
+        reporter.note(f"skipped {skip['path']}: {skip['reason']}: {skip['detail']}")
+    if skipped > _SHOWN:
+        reporter.note(f"… and {skipped - _SHOWN} more")

@@ -1,0 +1,57 @@
+"""`packer merge`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from packer.cli._job import batch_job
+from packer.cli._options import option, reporting_options
+from packer.cli._reporter import make_reporter
+from packer.cli._summary import as_json, summarise
+from packer.errors import MissingShards
+
+
+@click.command()
+@click.argument("pack", type=click.Path(path_type=Path))
+@option(
+    "--max-skipped",
+    type=click.IntRange(min=0),
+    help="Stop (exit 3) if more samples were skipped in all [1 %, at least 10].",
+)
+@reporting_options
+def command(pack: Path, max_skipped: int | None, **shown: Any) -> None:
+    """Join the parts that `packer convert --part K/N` made into a pack.
+
+    Reads neither the source nor the shards. Names what is missing, and which parts to run again.
+    Prints the pack's path.
+    """
+    from packer.merge import merge_pack, ranges
+
+    reporter = make_reporter(shown["progress"], quiet=shown["quiet"], verbose=shown["verbose"])
+    try:
+        result = merge_pack(
+            pack, max_skipped=max_skipped, reporter=reporter, job=batch_job(os.environ)
+        )
+    except MissingShards as error:
+        if shown["as_json"]:
+            value = {
+                "schema": "packer.merge/1",
+                "out": os.fspath(pack.absolute()),
+                "complete": False,
+                "missing": list(error.shards),
+                "array": ranges(error.parts),
+            }
+            click.echo(json.dumps(value))
+        raise
+    finally:
+        reporter.close()
+    if shown["as_json"]:
+        click.echo(json.dumps({"schema": "packer.merge/1", **as_json(result)}))
+        return
+    summarise(result, reporter)
+    click.echo(os.fspath(result.out))

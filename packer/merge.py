@@ -1,0 +1,179 @@
+"""`packer merge` as a function: what array jobs made in parts becomes a pack."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packer.errors import InUse, MissingShards, OutputError, PackerError, SourceError
+from packer.fsio import list_folder, output_errors
+from packer.manifest import Manifest, read_manifest
+from packer.packing.agreement import Agreement
+from packer.packing.finish import complete_pack, is_complete, tidy_complete
+from packer.packing.lock import Lock
+from packer.packing.plan import ShardPlan
+from packer.packing.shard import WORK_FOLDER
+from packer.packing.skips import allowed_skips
+from packer.packing.state import ShardState, read_parts, read_plan, read_state
+from packer.reporting import Reporter
+
+#: Shards that an error names.
+_SHOWN = 5
+#: Seconds that the last parts wait for each other; each holds its lock for milliseconds then.
+_LAST_SECONDS = 30.0
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class MergeResult:
+    """A complete pack.
+
+    Attributes:
+        out: Its folder, absolute.
+        manifest: What it holds.
+        was_complete: It was complete already; nothing was written.
+    """
+
+    out: Path
+    manifest: Manifest
+    was_complete: bool = False
+
+
+def merge_pack(
+    out: str | os.PathLike[str],
+    *,
+    max_skipped: int | None = None,
+    reporter: Reporter | None = None,
+    job: str = "",
+) -> MergeResult:
+    """Join the parts of a pack: check that all shards are there, write indexes and manifest.
+
+    Needs neither the source nor the shards' bytes. On a complete pack it writes nothing.
+
+    Args:
+        out: The pack's folder.
+        max_skipped: How many samples may be skipped in all; None = max(1 % of the planned, 10).
+        reporter: Hears what is going on.
+        job: What a batch system calls this run, for others who want the folder meanwhile.
+
+    Raises:
+        SourceError: There is nothing to join.
+        MissingShards: Shards are missing; the error has the numbers of the parts to run again.
+        TooManySkipped: More samples were skipped than `max_skipped`.
+        OutputError: The file system refused, or a run is at work there.
+    """
+    folder = Path(out).absolute()
+    reporter = reporter or Reporter()
+    if not is_complete(folder):
+        if not (folder / WORK_FOLDER).is_dir():
+            read_manifest(folder)  # raises what is wrong
+        try:
+            return MergeResult(folder, _merge(folder, max_skipped, reporter, job))
+        except PackerError:
+            if not is_complete(folder):  # else another run completed it meanwhile
+                raise
+    tidy_complete(folder)
+    return MergeResult(folder, read_manifest(folder), was_complete=True)
+
+
+def _merge(out: Path, max_skipped: int | None, reporter: Reporter, job: str) -> Manifest:
+    with Lock(out / WORK_FOLDER, None, job, note=reporter.note) as lock:
+        try:
+            agreement = read_plan(out)
+        except FileNotFoundError:
+            raise SourceError(
+                f"{out}: nothing to join: no part has begun", "run packer convert --part K/N"
+            ) from None
+        lock.keep_alive()
+        states = read_states(out, agreement, agreement.shards())
+        require_all(out, agreement, states)
+        reporter.note(f"joining {len(states)} shards")
+        lock.confirm()
+        allowed = allowed_skips(agreement.planned, max_skipped)
+        return complete_pack(out, agreement, states, allowed)
+
+
+def merge_when_complete(
+    out: Path, *, max_skipped: int | None, reporter: Reporter, job: str
+) -> MergeResult | None:
+    """What a part that found all shards there does last. Several may be here at the same time: one
+    joins them, the others wait for it.
+
+    Returns:
+        None if somebody else holds the folder for longer.
+
+    Raises:
+        As `merge_pack`.
+    """
+    end = time.monotonic() + _LAST_SECONDS
+    while True:
+        try:
+            return merge_pack(out, max_skipped=max_skipped, reporter=reporter, job=job)
+        except InUse as error:
+            if time.monotonic() > end:
+                reporter.note(f"not joined here: {error.message}")
+                return None
+            time.sleep(_LOOK_SECONDS)
+
+
+def read_states(
+    out: Path, agreement: Agreement, shards: Iterable[ShardPlan]
+) -> dict[str, ShardState]:
+    """States of those of the shards that are there, by stem, from one listing of the folder.
+
+    Raises:
+        OutputError: A shard has another size than when it was made, or its state is damaged.
+    """
+    there = {entry.name: entry for entry in list_folder(out)}
+    states = {}
+    for shard in shards:
+        name = agreement.shard_name(shard)
+        if name not in there:
+            continue
+        state = states[shard.stem] = read_state(out, shard.stem)
+        with output_errors(out / name):
+            size = there[name].stat().st_size
+        if size != state.record.size:
+            raise OutputError(
+                f"{out / name}: has {size} bytes, but {state.record.size} were written",
+                "remove it and run the same packer convert again",
+            )
+    return states
+
+
+def require_all(out: Path, agreement: Agreement, states: dict[str, ShardState]) -> None:
+    """Check that every shard is there.
+
+    Raises:
+        MissingShards: With their names and, where there are parts, those to run again.
+    """
+    shards = agreement.shards()
+    missing = [number for number, shard in enumerate(shards) if shard.stem not in states]
+    if not missing:
+        return
+    names = [agreement.shard_name(shards[number]) for number in missing]
+    shown = ", ".join(names[:_SHOWN])
+    if len(names) > _SHOWN:
+        shown += f" and {len(names) - _SHOWN} more"
+    parts = read_parts(out)
+    again = sorted({number % parts for number in missing}) if parts else []
+    hint = "run the same packer convert again"
+    if parts:
+        hint = f"run these of the {parts} parts again: --array={ranges(again)}"
+    raise MissingShards(
+        f"{out}: {len(missing)} of {len(shards)} shards are missing: {shown}", hint, names, again
+    )
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Sorted numbers as SLURM's --array takes them: "0,3-5"."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)

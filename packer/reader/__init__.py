@@ -2,6 +2,7 @@
 
     PackedDataset    map-style: the swap-in for torchvision's ImageFolder; needs no torch
     BatchStream      mini-batches for `DataLoader(stream, batch_size=None)`
+    Loader           the fastest: the same mini-batches, read ahead and decoded in threads
     MixedStream      several streams as one: packs concatenated, or mixed with weights
     WindowSampler    BatchStream's order for `DataLoader(dataset, batch_sampler=sampler)`
 
@@ -16,14 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packer.reader.dataset import PackedDataset
+    from packer.reader.loader import Loader
     from packer.reader.mix import MixedStream
     from packer.reader.sampler import WindowSampler
     from packer.reader.stream import BatchStream
 
-__all__ = ["BatchStream", "MixedStream", "PackedDataset", "WindowSampler"]
+__all__ = ["BatchStream", "Loader", "MixedStream", "PackedDataset", "WindowSampler"]
 
 _HOMES = {
     "BatchStream": "packer.reader.stream",
+    "Loader": "packer.reader.loader",
     "MixedStream": "packer.reader.mix",
     "PackedDataset": "packer.reader.dataset",
     "WindowSampler": "packer.reader.sampler",

@@ -51,3 +51,11 @@ def _from_environment() -> tuple[int, int] | None:
         raise UsageError(
             f"environment: RANK={rank!r} WORLD_SIZE={world_size!r} are no numbers"
         ) from None
+
+
+def on_this_node() -> int:
+    """Number of ranks on this node, as torchrun tells in LOCAL_WORLD_SIZE; 1 without it."""
+    try:
+        return max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    except ValueError:
+        return 1

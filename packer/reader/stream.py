@@ -9,13 +9,11 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
-from packer.errors import UsageError, suggestion
+from packer.errors import UsageError
 from packer.reader import ranks
-from packer.reader.collate import collate_images, collate_labels
 from packer.reader.dataset import PackedDataset
 from packer.reader.decoding import IMAGE
-from packer.reader.hashing import Draws, combine
-from packer.reader.minibatch import make_mini_batch
+from packer.reader.fields import Fields
 from packer.reader.order import EpochOrder, OrderOptions, Schedule
 from packer.reader.progress import Progress, Walk
 from packer.reader.sampler import make_schedule, sequence_of
@@ -23,11 +21,6 @@ from packer.reader.skipping import SkippedSample
 from packer.reader.state import Place, Share, read_share, read_state, write_state
 from packer.reader.windows import WindowBuffer
 from packer.types import Array
-
-LABEL = "label"
-KEY = "key"
-#: Tells the hashes that seed augmentation from those that make the order.
-_AUGMENT = 16
 
 
 class BatchStream(IterableDataset[Any]):
@@ -83,7 +76,7 @@ class BatchStream(IterableDataset[Any]):
         self.schedule: Schedule = make_schedule(dataset.pack, options)
         self.fields = tuple(fields)
         self.as_dict = as_dict
-        _check_fields(dataset, self.fields)
+        self._contents = Fields(dataset, self.fields, seed, as_dict)
         self._progress = Progress()
 
     def set_epoch(self, epoch: int) -> None:
@@ -209,46 +202,17 @@ class BatchStream(IterableDataset[Any]):
     ) -> Any:
         buffer.enter(*self.schedule.span(step, start))
 
-        def read(samples: Array) -> dict[str, list[Any]]:
-            return {name: list(self._column(name, samples, buffer, epoch)) for name in self.fields}
+        def make(samples: Array) -> dict[str, list[Any]]:
+            return {name: self._column(name, samples, buffer, epoch) for name in self.fields}
 
         # Damaged samples' places may be taken by others.
         samples = self.schedule.mini_batch(order, step, start)
-        columns = self.dataset.skips.around(samples, read)
-        collated = {name: self._collated(name, columns[name]) for name in self.fields}
-        return collated if self.as_dict else make_mini_batch(self.fields, collated.values())
+        columns = self.dataset.skips.around(samples, make)
+        return self._contents.mini_batch(self._contents.collated(columns))
 
-    def _column(self, name: str, samples: Array, buffer: WindowBuffer, epoch: int) -> Iterator[Any]:
-        pack = self.dataset.pack
-        if name == LABEL:
-            labels = pack.index["label"][samples].tolist()
-            yield from (self.dataset.target(label) for label in labels)
-        elif name == KEY:
-            yield from (pack.key(sample) for sample in samples.tolist())
-        elif name == IMAGE:
-            for sample, payload in zip(samples.tolist(), buffer.read(samples, name), strict=True):
-                yield self._image(payload, sample, epoch)
-        else:
-            for payload in buffer.read(samples, name):
-                yield None if payload is None else bytes(payload)
-
-    def _image(self, payload: memoryview | None, sample: int, epoch: int) -> Any:
-        decoder = self.dataset.decoder
-        draws = Draws(combine(self.schedule.options.seed, epoch, _AUGMENT, sample))
-        if decoder.decode == "bytes" or decoder.others:
-            return decoder.image(payload, sample, draws)
-        return decoder.pixels(payload, sample, draws)
-
-    def _collated(self, name: str, column: list[Any]) -> Any:
-        if name == LABEL:
-            return collate_labels(column)
-        return collate_images(column) if name == IMAGE else column
-
-
-def _check_fields(dataset: PackedDataset, fields: Sequence[str]) -> None:
-    known = {LABEL, KEY, *dataset.pack.stored_fields()}
-    for name in fields:
-        if name not in known:
-            raise UsageError(f"unknown field {name!r}", suggestion(name, known))
-    if len(set(fields)) != len(fields) or not fields:
-        raise UsageError(f"fields {tuple(fields)} cannot be", "one or more names, each once")
+    def _column(self, name: str, samples: Array, buffer: WindowBuffer, epoch: int) -> list[Any]:
+        column = self._contents.column(name, samples, buffer.read)
+        if name != IMAGE:
+            return column
+        pairs = zip(samples.tolist(), column, strict=True)
+        return [self._contents.image(payload, epoch, sample) for sample, payload in pairs]

@@ -61,3 +61,11 @@ def test_an_environment_without_numbers_is_refused(monkeypatch: pytest.MonkeyPat
 
 def test_there_is_no_worker_here() -> None:
     assert ranks.worker() is None
+
+
+@pytest.mark.parametrize(("value", "expected"), [(None, 1), ("4", 4), ("0", 1), ("many", 1)])
+def test_ranks_of_a_node(monkeypatch: pytest.MonkeyPatch, value: str | None, expected: int) -> None:
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    if value is not None:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", value)
+    assert ranks.on_this_node() == expected

@@ -1,0 +1,103 @@
+"""What mini-batches hold, a field each: what streams and loaders share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from packer.errors import UsageError, suggestion
+from packer.reader.collate import collate_images, collate_labels
+from packer.reader.dataset import PackedDataset
+from packer.reader.decoding import IMAGE
+from packer.reader.hashing import Draws, combine
+from packer.reader.minibatch import make_mini_batch
+from packer.types import Array
+
+LABEL = "label"
+KEY = "key"
+#: Tells the hashes that seed augmentation from those that make the order.
+_AUGMENT = 16
+
+
+class Fields:
+    """The fields of a stream's mini-batches.
+
+    Args:
+        dataset: Whose samples.
+        names: Which fields, in order.
+        seed: Of built-in transforms.
+        as_dict: Make dicts by field name instead of named tuples.
+
+    Attributes:
+        names: As given.
+
+    Raises:
+        UsageError: An unknown field, one twice, or none.
+    """
+
+    def __init__(
+        self, dataset: PackedDataset, names: Sequence[str], seed: int, as_dict: bool
+    ) -> None:
+        self.names = tuple(names)
+        self._dataset = dataset
+        self._seed = seed
+        self._as_dict = as_dict
+        known = {LABEL, KEY, *dataset.pack.stored_fields()}
+        for name in self.names:
+            if name not in known:
+                raise UsageError(f"unknown field {name!r}", suggestion(name, known))
+        if len(set(self.names)) != len(self.names) or not self.names:
+            raise UsageError(f"fields {self.names} cannot be", "one or more names, each once")
+
+    def column(
+        self, name: str, samples: Array, read: Callable[[Array, str], list[memoryview | None]]
+    ) -> list[Any]:
+        """One field of some samples; of pictures, their payloads.
+
+        Args:
+            name: Of the field.
+            samples: Their numbers.
+            read: Gives the payloads of a field of some samples.
+        """
+        pack = self._dataset.pack
+        if name == LABEL:
+            return [self._dataset.target(label) for label in pack.index["label"][samples].tolist()]
+        if name == KEY:
+            return [pack.key(sample) for sample in samples.tolist()]
+        payloads = read(samples, name)
+        if name == IMAGE:
+            return payloads
+        return [None if payload is None else bytes(payload) for payload in payloads]
+
+    def draws(self, epoch: int, sample: int) -> Draws:
+        """What a sample's built-in transforms draw from in an epoch."""
+        return Draws(combine(self._seed, epoch, _AUGMENT, sample))
+
+    def image(self, payload: memoryview | None, epoch: int, sample: int) -> Any:
+        """One picture behind all transforms.
+
+        Raises:
+            DamagedSample: The sample has no picture, or it cannot be decoded.
+        """
+        decoder, draws = self._dataset.decoder, self.draws(epoch, sample)
+        if decoder.decode == "bytes" or decoder.others:
+            return decoder.image(payload, sample, draws)
+        return decoder.pixels(payload, sample, draws)
+
+    def collated(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """A mini-batch's columns as they are yielded, in order; what is no list is so already."""
+        return {name: _collated(name, columns[name]) for name in self.names}
+
+    def mini_batch(self, collated: Mapping[str, Any]) -> Any:
+        """The mini-batch of collated columns."""
+        if self._as_dict:
+            return dict(collated)
+        return make_mini_batch(self.names, (collated[name] for name in self.names))
+
+
+def _collated(name: str, column: Any) -> Any:
+    if not isinstance(column, list):
+        return column
+    if name == LABEL:
+        return collate_labels(column)
+    return collate_images(column) if name == IMAGE else column

@@ -1,0 +1,235 @@
+"""The fastest way to read a pack: threads of one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from packer.errors import UsageError
+from packer.reader import ranks
+from packer.reader.dataset import PackedDataset
+from packer.reader.fields import Fields
+from packer.reader.loading.cores import default_threads
+from packer.reader.loading.device import Device
+from packer.reader.loading.making import Maker, Material, Wanted
+from packer.reader.loading.pipeline import Pipeline
+from packer.reader.loading.prefetch import Prefetch, Sheets, Source
+from packer.reader.loading.remote import Remote
+from packer.reader.loading.sheets import HeapSheets, Layout, PinnedSheets
+from packer.reader.progress import Walk
+from packer.reader.stream import BatchStream
+
+#: Mini-batches under way or ready while the training loop has one: one that is being read, one that
+#: is being decoded, one that is ready.
+AHEAD = 3
+
+
+class Loader(BatchStream):
+    """A BatchStream that reads ahead and decodes in threads, to iterate over directly: without
+    DataLoader and worker processes. Same mini-batches, same order, same state.
+
+    Pictures of one size are decoded straight into the mini-batch. Nothing is handed out twice:
+    memory is used again once no tensor shows it any more. Built-in transforms draw from (seed,
+    epoch, sample), in whatever thread. Callables of your own run in several threads at once, so
+    they must be thread-safe; what they draw from shared generators comes in no fixed order.
+
+    An error in a thread is raised where its mini-batch would have come. Leaving the loop, or
+    dropping it, ends its threads.
+
+    Args:
+        root: The pack's folder; or a PackedDataset, which has its own split, transforms and so on.
+        split: Name of the split.
+        batch_size: Samples in a mini-batch of one rank.
+        transform: As PackedDataset's; gets H×W×3 uint8 arrays.
+        target_transform: As PackedDataset's; so are decode_quality, on_error, stage and preload.
+        threads: That decode; None: as many as there are cores for this process, its node's ranks
+            sharing them.
+        ahead: Mini-batches under way or ready while the loop has one.
+        device: Where tensors go, as torch names it; None: they stay in main memory. To a CUDA
+            device they are copied without blocking.
+        pin_memory: Page-locked memory for pictures; None: where CUDA is in use, but not with
+            `process`. Then `images.to(device, non_blocking=True)` does not block either.
+        memory_format: Of tensors N×3×H×W of pictures: torch.channels_last, or
+            torch.contiguous_format.
+        process: Make mini-batches in a process of its own, started with the first loop, where the
+            training loop's own Python is heavy. "fork", "spawn" or "forkserver": how it starts;
+            True: "spawn"; "fork" only where no other thread runs. Transforms must pickle then.
+        shuffle: As BatchStream's; so are the others.
+
+    Raises:
+        UsageError: An argument that cannot be.
+        SourceError: No pack there, or an unfinished one.
+        DamageError: The pack does not hold what its manifest says.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | PackedDataset,
+        split: str | None = None,
+        *,
+        batch_size: int,
+        transform: Callable[..., Any] | Sequence[Callable[..., Any]] | None = None,
+        target_transform: Callable[[int], Any] | None = None,
+        decode_quality: str | None = None,
+        on_error: str | None = None,
+        stage: str | os.PathLike[str] | None = None,
+        preload: str | None = None,
+        threads: int | None = None,
+        ahead: int = AHEAD,
+        device: str | torch.device | None = None,
+        pin_memory: bool | None = None,
+        memory_format: torch.memory_format = torch.channels_last,
+        process: bool | str = False,
+        shuffle: str = "window",
+        window: int = 16,
+        seed: int = 0,
+        tail: str | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        fields: Sequence[str] = ("image", "label"),
+        as_dict: bool = False,
+    ) -> None:
+        options: dict[str, Any] = {
+            "split": split,
+            "transform": transform,
+            "target_transform": target_transform,
+            "decode_quality": decode_quality,
+            "on_error": on_error,
+            "stage": stage,
+            "preload": preload,
+        }
+        super().__init__(
+            _dataset(root, {name: options[name] for name in options if options[name] is not None}),
+            batch_size,
+            shuffle=shuffle,
+            window=window,
+            seed=seed,
+            tail=tail,
+            rank=rank,
+            world_size=world_size,
+            fields=fields,
+            as_dict=as_dict,
+        )
+        self.threads = default_threads() if threads is None else threads
+        self.ahead = ahead
+        self.memory_format = memory_format
+        self.pin_memory = pin_memory
+        self.process = process
+        self._device = Device(device)
+        self._sheets: tuple[bool, Sheets | None] | None = None
+        self._remote: Remote | None = None
+        self._check()
+
+    def close(self) -> None:
+        """End the process of `process=…`, if there is one; the next loop starts it again. Dropping
+        the loader and its loops does the same.
+        """
+        if self._remote is not None:
+            self._remote.stop()
+
+    def mini_batches(self, places: Iterable[tuple[int, int]]) -> Iterator[Any]:
+        """The mini-batches at some places, (epoch, step) each, in the order given. Cheap where each
+        epoch's steps ascend. Raises as `iter`.
+        """
+        self.dataset.enter_process(self.schedule.options.rank)
+        _, workers = ranks.worker() or (0, 1)
+        wanted = (Wanted(epoch, 0, step) for epoch, step in places)
+        return _Loop(self._prefetch(wanted, workers), self._contents)
+
+    def _walk_through(self, walk: Walk) -> Iterator[Any]:
+        steps = range(walk.step, self.schedule.steps(walk.start), walk.workers)
+        wanted = (Wanted(walk.epoch, walk.start, step) for step in steps)
+        return _Loop(self._prefetch(wanted, walk.workers), self._contents, walk)
+
+    def _prefetch(self, wanted: Iterable[Wanted], workers: int) -> Prefetch:
+        planes = self.memory_format == torch.contiguous_format
+        material = Material(self.dataset, self.schedule, self._contents, workers, planes)
+        if self.process:
+            remote = self._other_process(material)
+            source: Source = remote.begin()
+            return Prefetch(source, remote.sheets, wanted, self.ahead, self._device)
+        source = Pipeline(Maker(material), self.threads)
+        return Prefetch(source, self._memory(material), wanted, self.ahead, self._device)
+
+    def _other_process(self, material: Material) -> Remote:
+        if self._remote is None or not self._remote.usable:
+            method = self.process if isinstance(self.process, str) else "spawn"
+            self._remote = Remote(material, self.threads, self.ahead + 2, method)
+        return self._remote
+
+    def _memory(self, material: Material) -> Sheets | None:
+        pinned = self._pins()
+        if self._sheets is None or self._sheets[0] != pinned:
+            layout = material.layout()
+            self._sheets = pinned, None if layout is None else _sheets(layout, pinned, self.ahead)
+        return self._sheets[1]
+
+    def _pins(self) -> bool:
+        if self.pin_memory is not None:
+            return self.pin_memory
+        # Asking for such memory sets CUDA up, which costs a process hundreds of MB: only where it
+        # is in use.
+        in_use: Any = torch.cuda.is_initialized  # torch has no types here
+        return self._device.cuda or bool(in_use())
+
+    def _check(self) -> None:
+        for name in ("threads", "ahead"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} {getattr(self, name)} is out of range", "at least 1")
+        if self.memory_format not in (torch.channels_last, torch.contiguous_format):
+            raise UsageError(
+                f"memory_format {self.memory_format} cannot be",
+                "torch.channels_last or torch.contiguous_format",
+            )
+        if self.process and self.pin_memory:
+            raise UsageError(
+                "memory that another process writes to cannot be pinned",
+                "leave out pin_memory, or process",
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sheets": None, "_remote": None}
+
+
+class _Loop:
+    """An iterator over mini-batches that keeps count of what it has handed out, and holds none."""
+
+    def __init__(self, columns: Prefetch, fields: Fields, walk: Walk | None = None) -> None:
+        self._columns = columns
+        self._fields = fields
+        self._walk = walk
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            columns = next(self._columns)
+        except StopIteration:
+            if self._walk is not None:
+                self._walk.ended = True
+            raise
+        if self._walk is not None:
+            self._walk.step += self._walk.workers  # it is handed out: the training loop has it
+        return self._fields.mini_batch(columns)
+
+
+def _sheets(layout: Layout, pinned: bool, ahead: int) -> Sheets:
+    # The loop holds one while it asks for the next.
+    return PinnedSheets(layout) if pinned else HeapSheets(layout, ahead + 2)
+
+
+def _dataset(
+    root: str | os.PathLike[str] | PackedDataset, options: dict[str, Any]
+) -> PackedDataset:
+    if not isinstance(root, PackedDataset):
+        return PackedDataset(root, decode="numpy", **options)
+    if options:
+        raise UsageError(
+            f"{', '.join(options)} given beside a data set, which has its own",
+            "give them to PackedDataset, or give Loader the pack's folder",
+        )
+    return root

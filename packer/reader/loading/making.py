@@ -1,0 +1,214 @@
+"""One mini-batch, step by step: read, decode, collate."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from packer.errors import DamagedSample, PackerError
+from packer.imaging.planes import to_planes
+from packer.reader.dataset import PackedDataset
+from packer.reader.decoding import IMAGE
+from packer.reader.fields import Fields
+from packer.reader.loading.sheets import Layout
+from packer.reader.order import EpochOrder, Schedule
+from packer.reader.transforms import Normalize
+from packer.reader.windows import WindowBuffer
+from packer.types import Array
+
+#: Gives the payloads of a field of some samples.
+Read: TypeAlias = Callable[[Array, str], "list[memoryview | None]"]
+
+
+class Wanted(NamedTuple):
+    """Which mini-batch.
+
+    Attributes:
+        epoch: Its epoch.
+        start: Position in the epoch from which steps are counted.
+        step: Its number.
+    """
+
+    epoch: int
+    start: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Material:
+    """What mini-batches are made of.
+
+    Attributes:
+        dataset: Whose samples.
+        schedule: Which of them.
+        fields: What of them.
+        workers: Number of processes that take the mini-batches in turn.
+        planes: Whether pictures in one tensor are 3×H×W in memory, else H×W×3.
+    """
+
+    dataset: PackedDataset
+    schedule: Schedule
+    fields: Fields
+    workers: int = 1
+    planes: bool = False
+
+    def layout(self) -> Layout | None:
+        """Of pictures that are decoded straight into a mini-batch; None where that cannot be: sizes
+        differ, or transforms of the user's make something else of them.
+        """
+        decoder = self.dataset.decoder
+        if IMAGE not in self.fields.names or decoder.decode == "bytes" or decoder.others:
+            return None
+        shape = decoder.fixed_shape()
+        if shape is None:
+            return None
+        floats = any(isinstance(transform, Normalize) for transform in decoder.built_in)
+        count, dtype = self.schedule.options.batch_size, "float32" if floats else "uint8"
+        return Layout(count, *shape, dtype, self.planes)
+
+
+@dataclass
+class Draft:
+    """A mini-batch whose pictures are not all decoded yet.
+
+    Attributes:
+        wanted: Which one.
+        asked: int64, its samples, before damaged ones were replaced.
+        samples: Its samples.
+        columns: All fields; of pictures, their payloads.
+        images: The pictures that were decoded each by itself; None where all go to `sheet`.
+        sheet: Where they go: N×H×W×3 or N×3×H×W.
+    """
+
+    wanted: Wanted
+    asked: Array
+    samples: list[int]
+    columns: dict[str, list[Any]]
+    images: list[Any] | None
+    sheet: Array | None
+
+    @property
+    def pictures(self) -> int:
+        """How many pictures there are to decode."""
+        return len(self.columns.get(IMAGE, ()))
+
+
+class Maker:
+    """Makes mini-batches. `read` is called by one thread, the others by any.
+
+    Args:
+        material: What of.
+    """
+
+    def __init__(self, material: Material) -> None:
+        self._dataset = material.dataset
+        self._schedule = material.schedule
+        self._fields = material.fields
+        self._workers = material.workers
+        self._planes = material.planes
+        self._epoch: int | None = None
+        self._opened: tuple[EpochOrder, WindowBuffer] | None = None
+
+    def read(self, wanted: Wanted, sheet: Array | None) -> Draft:
+        """Read a mini-batch. Cheap where steps of an epoch ascend: what was read for one serves the
+        next.
+
+        Args:
+            wanted: Which one.
+            sheet: Where its pictures will be written; None: each into memory of its own.
+
+        Raises:
+            DamageError: The pack does not hold what its index says.
+            PackerError: The file system failed.
+        """
+        order, buffer = self._open(wanted.epoch)
+        buffer.enter(*self._schedule.span(wanted.step, wanted.start))
+        asked = self._schedule.mini_batch(order, wanted.step, wanted.start)
+
+        def make(samples: Array) -> Draft:
+            return self._draft(wanted, asked, samples, sheet, buffer.read)
+
+        return self._dataset.skips.around(asked, make)
+
+    def decode(self, draft: Draft, number: int) -> None:
+        """Decode one of a draft's pictures.
+
+        Raises:
+            DamagedSample: It is not there, or cannot be decoded.
+            Exception: What the user's transforms raise.
+        """
+        payload, sample = draft.columns[IMAGE][number], draft.samples[number]
+        epoch = draft.wanted.epoch
+        try:
+            if draft.images is not None:
+                draft.images[number] = self._fields.image(payload, epoch, sample)
+            elif draft.sheet is not None:
+                self._write(payload, sample, epoch, draft.sheet[number])
+        except DamagedSample:
+            raise
+        except Exception as error:
+            _name(error, f"in {self._dataset.pack.describe(sample, IMAGE)}")
+            raise
+
+    def remade(self, draft: Draft, error: DamagedSample) -> Draft:
+        """The same mini-batch without a damaged sample.
+
+        Raises:
+            DamagedSample: Damage is to be an error, or nothing whole is left of an on-disk batch.
+        """
+        self._dataset.skips.note(error)
+
+        def make(samples: Array) -> Draft:
+            # Not through the window: that is another thread's, and has moved on.
+            read = self._dataset.payloads.read
+            fresh = self._draft(draft.wanted, draft.asked, samples, draft.sheet, read)
+            for number in range(fresh.pictures):
+                self.decode(fresh, number)
+            return fresh
+
+        return self._dataset.skips.around(draft.asked, make)
+
+    def finished(self, draft: Draft) -> dict[str, Any]:
+        """Its columns, collated; of pictures in a sheet, their number."""
+        columns: dict[str, Any] = dict(draft.columns)
+        if IMAGE in columns:
+            columns[IMAGE] = draft.pictures if draft.images is None else draft.images
+        return self._fields.collated(columns)
+
+    def _open(self, epoch: int) -> tuple[EpochOrder, WindowBuffer]:
+        if self._opened is None or self._epoch != epoch:
+            order, options = self._schedule.order(epoch), self._schedule.options
+            buffer = WindowBuffer(
+                self._dataset.payloads, order, options.rank, options.world_size, self._workers
+            )
+            self._opened, self._epoch = (order, buffer), epoch
+        return self._opened
+
+    def _draft(
+        self, wanted: Wanted, asked: Array, samples: Array, sheet: Array | None, read: Read
+    ) -> Draft:
+        columns = {name: self._fields.column(name, samples, read) for name in self._fields.names}
+        images = [None] * len(columns.get(IMAGE, ())) if sheet is None else None
+        return Draft(wanted, asked, samples.tolist(), columns, images, sheet)
+
+    def _write(self, payload: memoryview | None, sample: int, epoch: int, out: Array) -> None:
+        """Write one picture to its place in a sheet."""
+        decoder, draws = self._dataset.decoder, self._fields.draws(epoch, sample)
+        if not self._planes:
+            decoder.write(payload, sample, draws, out)
+            return
+        pixels = np.empty((*out.shape[1:], 3), out.dtype)
+        decoder.write(payload, sample, draws, pixels)
+        to_planes(pixels, out)
+
+
+def _name(error: Exception, where: str) -> None:
+    """Say where an error was, without making another of it."""
+    if sys.version_info >= (3, 11):
+        error.add_note(where)
+    elif error.__cause__ is None:
+        error.__cause__ = PackerError(where)

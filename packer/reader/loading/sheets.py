@@ -1,0 +1,177 @@
+"""Memory for mini-batches' pictures.
+
+A mini-batch of 128 pictures of 224×224 has 19 MB: 4,700 pages, which the kernel clears one by one
+when fresh memory is first written. So memory is used again, but only once nobody can see what was
+in it: a tensor keeps the numpy array alive that it was made of, so do all views of it, whoever
+holds them, and when that array goes, the memory comes back.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import torch
+
+from packer.types import Array
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a mini-batch's pictures lie in memory.
+
+    Attributes:
+        count: Most pictures.
+        height: Of each, in pixels.
+        width: Of each, in pixels.
+        dtype: "uint8" or "float32".
+        planes: Whether each is 3×H×W, else H×W×3 (channels-last).
+    """
+
+    count: int
+    height: int
+    width: int
+    dtype: str
+    planes: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Of an array of all pictures."""
+        if self.planes:
+            return self.count, 3, self.height, self.width
+        return self.count, self.height, self.width, 3
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all pictures."""
+        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+
+    def tensor(self, array: Array) -> torch.Tensor:
+        """An array of some pictures as a tensor N×3×H×W over the same memory."""
+        tensor = torch.from_numpy(array)
+        return tensor if self.planes else tensor.permute(0, 3, 1, 2)
+
+
+class Sheet(Protocol):
+    """Memory for one mini-batch's pictures.
+
+    Attributes:
+        array: To write them to, in the layout's shape.
+    """
+
+    array: Array
+
+    def tensor(self, count: int) -> torch.Tensor:
+        """The first pictures as a tensor N×3×H×W. Call it once; the sheet is the tensor's then."""
+
+
+S = TypeVar("S")
+
+
+class Lending(Generic[S]):
+    """Things that are lent for as long as an array lives, and then lent again.
+
+    Args:
+        make: Makes one.
+        keep: How many to keep while nobody needs them.
+        drop: Is given those beyond.
+    """
+
+    def __init__(
+        self, make: Callable[[], S], keep: int, drop: Callable[[S], None] | None = None
+    ) -> None:
+        self._make = make
+        self._keep = keep
+        self._drop = drop
+        self._free: list[S] = []
+        self._watched: dict[int, weakref.ref[Array]] = {}
+
+    def take(self) -> S:
+        """One that nobody uses."""
+        try:
+            return self._free.pop()  # in one step: arrays die in any thread
+        except IndexError:
+            return self._make()
+
+    def lend(self, thing: S, array: Array) -> None:
+        """Take `thing` back when `array` is gone."""
+        lender = weakref.ref(self)  # a loader that was dropped must not live on in its tensors
+
+        def gone(reference: weakref.ref[Array]) -> None:
+            there = lender()
+            if there is not None:
+                there._watched.pop(id(reference), None)
+                there.give_back(thing)
+
+        reference = weakref.ref(array, gone)
+        self._watched[id(reference)] = reference
+
+    def give_back(self, thing: S) -> None:
+        """Nobody uses it any more."""
+        if len(self._free) < self._keep:
+            self._free.append(thing)
+        elif self._drop is not None:
+            self._drop(thing)
+
+
+class HeapSheets:
+    """Sheets of ordinary memory, used again.
+
+    Args:
+        layout: Of each.
+        keep: How many to keep while nobody needs them.
+    """
+
+    def __init__(self, layout: Layout, keep: int) -> None:
+        self._layout = layout
+        self._lending: Lending[Array] = Lending(self._fresh, keep)
+
+    def take(self) -> Sheet:
+        """A sheet that nobody uses."""
+        return _HeapSheet(self._layout, self._lending)
+
+    def _fresh(self) -> Array:
+        return np.empty(self._layout.shape, self._layout.dtype)
+
+
+class _HeapSheet:
+    def __init__(self, layout: Layout, lending: Lending[Array]) -> None:
+        self._layout = layout
+        self._lending = lending
+        self.array = lending.take()
+
+    def tensor(self, count: int) -> torch.Tensor:
+        view = self.array[:count]
+        self._lending.lend(self.array, view)
+        return self._layout.tensor(view)
+
+
+class PinnedSheets:
+    """Sheets of page-locked memory, from which a GPU copies while the CPU goes on. torch itself
+    uses such memory again, and knows which copies from it are still under way.
+
+    Args:
+        layout: Of each.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def take(self) -> Sheet:
+        """A sheet that nobody uses."""
+        return _PinnedSheet(self._layout)
+
+
+class _PinnedSheet:
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        dtype: Any = getattr(torch, layout.dtype)
+        self._memory = torch.empty(layout.shape, dtype=dtype, pin_memory=True)
+        self.array = self._memory.numpy()
+
+    def tensor(self, count: int) -> torch.Tensor:
+        memory = self._memory[:count]
+        return memory if self._layout.planes else memory.permute(0, 3, 1, 2)

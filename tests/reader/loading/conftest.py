@@ -1,0 +1,29 @@
+"""What mini-batches are made of, for tests of who makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from packer.reader import PackedDataset
+from packer.reader.fields import Fields
+from packer.reader.loading.making import Material
+from packer.reader.order import OrderOptions
+from packer.reader.sampler import make_schedule
+
+MakeMaterial = Callable[..., Material]
+
+
+@pytest.fixture
+def make_material() -> MakeMaterial:
+    """make_material(built, 4, transform=…) → mini-batches of 4, in order: key, image, label."""
+
+    def make(built: Any, batch_size: int, planes: bool = False, **options: Any) -> Material:
+        dataset = PackedDataset(built.root, **{"decode": "numpy", **options})
+        schedule = make_schedule(dataset.pack, OrderOptions(batch_size, "none"))
+        fields = Fields(dataset, ("key", "image", "label"), 0, as_dict=False)
+        return Material(dataset, schedule, fields, planes=planes)
+
+    return make

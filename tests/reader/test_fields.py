@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from packer.errors import UsageError
+from packer.reader import PackedDataset
+from packer.reader.fields import Fields
+
+
+def test_columns_become_a_mini_batch(build_pack: Any) -> None:
+    built = build_pack([[4]], extra=True)
+    dataset = PackedDataset(built.root, decode="numpy", target_transform=lambda label: 10 * label)
+    names = ("key", "note", "image", "label")
+    fields = Fields(dataset, names, seed=0, as_dict=False)
+    samples = np.array([2, 0])
+    columns = {name: fields.column(name, samples, dataset.payloads.read) for name in names}
+    assert [bytes(payload) for payload in columns["image"]] == [
+        built.samples[number].payloads["image"] for number in (2, 0)
+    ]
+    columns["image"] = [
+        fields.image(payload, 0, sample)
+        for payload, sample in zip(columns["image"], (2, 0), strict=True)
+    ]
+    batch = fields.mini_batch(fields.collated(columns))
+    assert batch._fields == names
+    assert batch.key == [built.keys[2], built.keys[0]]
+    assert batch.note == [built.samples[2].payloads["note"], None]
+    assert batch.label.tolist() == [20, 0]
+    assert np.array_equal(batch.image[0].permute(1, 2, 0), built.pixels[2])
+
+
+def test_a_column_that_is_ready_stays(build_pack: Any) -> None:
+    dataset = PackedDataset(build_pack([[4]]).root)
+    fields = Fields(dataset, ["image"], seed=0, as_dict=True)
+    ready = torch.zeros(2, 3, 4, 5)
+    assert fields.mini_batch(fields.collated({"image": ready}))["image"] is ready
+
+
+def test_draws_depend_on_seed_epoch_and_sample(build_pack: Any) -> None:
+    dataset = PackedDataset(build_pack([[4]]).root)
+    drawn = {
+        Fields(dataset, ["image"], seed, as_dict=False).draws(epoch, sample).bits()
+        for seed in (0, 1)
+        for epoch in (0, 1)
+        for sample in (0, 1)
+    }
+    assert len(drawn) == 8
+
+
+@pytest.mark.parametrize("names", [["imagee"], ["image", "image"], []])
+def test_fields_that_cannot_be(build_pack: Any, names: list[str]) -> None:
+    with pytest.raises(UsageError, match="field"):
+        Fields(PackedDataset(build_pack([[4]]).root), names, seed=0, as_dict=False)

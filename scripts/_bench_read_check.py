@@ -1,0 +1,42 @@
+"""Whether a reader gave what it was to give, for `bench_read.py`."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from pathlib import Path
+from typing import Any
+
+from _bench_read_work import BATCH, CROP, pack_of, transforms
+from packer.reader import PackedDataset
+
+#: Levels of 255 by which the mean of all values may be off: decoders and rounding.
+MEAN_TOLERANCE = 1.5
+#: Levels, one standard deviation: how far a random crop's mean is from its picture's.
+CROP_DEVIATION = 25.0
+
+
+def complaint(seen: dict[str, Any], data: Path, task: str) -> str | None:
+    """What is wrong with an epoch that a reader gave, by what the pack holds."""
+    count, labels, mean = expected(data, task)
+    if abs(seen["images"] - count) >= BATCH:
+        return f"gave {seen['images']} of {count} pictures"
+    # Some fill the last mini-batch up, or leave it out: then the labels are others.
+    if seen["images"] == count and seen.get("labels", labels) != labels:
+        return f"labels add up to {seen['labels']}, not {labels}"
+    if "dtype" in seen and (seen["dtype"], seen["shape"]) != ("uint8", [3, CROP, CROP]):
+        return f"gave no uint8 pictures of {CROP}×{CROP}"
+    tolerance = MEAN_TOLERANCE
+    if task == "train":
+        tolerance += 5 * CROP_DEVIATION / count**0.5  # five standard errors
+    if abs(seen.get("mean", mean) - mean) > tolerance:
+        return f"mean of all values {seen['mean']:.2f}, not {mean:.2f} ± {tolerance:.2f}"
+    return None
+
+
+@functools.cache
+def expected(data: Path, task: str) -> tuple[int, int, float]:
+    """Number of pictures, sum of their labels, mean of all values: a picture at a time."""
+    dataset = PackedDataset(pack_of(data, task), transform=transforms(task), decode="numpy")
+    means = [float(dataset[number][0].mean()) for number in range(len(dataset))]
+    return len(dataset), sum(dataset.targets), statistics.fmean(means)

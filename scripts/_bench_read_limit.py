@@ -1,0 +1,231 @@
+"""What no reader can exceed, for `bench_read.py`: the work itself, over bytes in memory.
+
+    python scripts/_bench_read_limit.py decode|pixels|packer|copy --data DIR --task TASK --workers N
+
+    decode   simplejpeg decodes every picture, whole
+    pixels   the same, then the crop, the resize by OpenCV and the flip into a mini-batch's memory
+    packer   what `packer.reader` does with a payload, into a mini-batch's memory
+    copy     of raw pixels: as many bytes as the crops have, copied as they lie
+
+The bytes lie in memory that the processes share, one for each worker; who is free takes the next
+pictures. A mini-batch's memory is used again and again. Nothing is read, checked or handed over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import multiprocessing
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import cv2
+import numpy as np
+import simplejpeg
+
+from _bench_read_serve import answer_all
+from _bench_read_work import BATCH, CROP, LIBRARIES, TASKS, pack_of, transforms
+from packer.reader import PackedDataset
+from packer.reader.hashing import Draws, combine
+from packer.reader.steps import Crop, Flip
+from packer.reader.transforms import draw_steps
+
+#: Pictures that a process takes at a time: few, so that all end together.
+TAKE = 8
+#: Seconds that a process waits for the others to be ready; forking takes milliseconds.
+READY_SECONDS = 60.0
+#: Does one picture's work: its number, and H×W×3 uint8 for the result.
+Work: TypeAlias = Callable[[int, Any], Any]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What the processes share; they inherit it by fork.
+
+    Attributes:
+        work: What they do.
+        count: Number of pictures in an epoch.
+        most: Number of pictures in all epochs.
+        seconds: When they stop before.
+        taken: How many pictures are taken.
+        ready: Where they wait for one another.
+        look: Whether the values of what they make are added up.
+    """
+
+    work: Work
+    count: int
+    most: int
+    seconds: float
+    taken: Synchronized[int]
+    ready: Barrier
+    look: bool
+
+
+def main() -> None:
+    """Load, and answer."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("work", choices=sorted(WORKS))
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--task", choices=TASKS, required=True)
+    parser.add_argument("--workers", type=int, required=True)
+    options = parser.parse_args()
+    pack = pack_of(options.data, options.task)
+    payloads = load(pack)
+    work = WORKS[options.work](pack, options.task, payloads)
+
+    def check() -> dict[str, Any]:
+        found = run(work, len(payloads), options.workers, look=True)
+        mean = found["total"] / (len(payloads) * CROP * CROP * 3)
+        crops = {} if options.work in ("decode", "copy") else {"mean": mean}
+        return {"images": found["images"], "first": 0.0, **crops}
+
+    def measure(epochs: int, seconds: float) -> dict[str, Any]:
+        return run(work, len(payloads), options.workers, epochs, seconds)
+
+    answer_all(check, measure, LIBRARIES)
+
+
+def load(pack: Path) -> list[memoryview]:
+    """All pictures as they are stored, in one shared memory.
+
+    Objects of their own would have their reference counts written by every process, and the page
+    that holds each copied for it.
+    """
+    dataset = PackedDataset(pack, decode="bytes")
+    stored = [dataset[number][0] for number in range(len(dataset))]
+    memory = memoryview(mmap.mmap(-1, sum(map(len, stored))))
+    payloads, end = [], 0
+    for payload in stored:
+        start, end = end, end + len(payload)
+        memory[start:end] = payload
+        payloads.append(memory[start:end].toreadonly())
+    return payloads
+
+
+def decode_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
+    """Decode a picture into the same memory each time."""
+    index = PackedDataset(pack, decode="bytes").pack.index
+    buffer = np.empty(int((index["height"].astype(np.int64) * index["width"] * 3).max()), np.uint8)
+    return lambda number, out: simplejpeg.decode_jpeg(payloads[number], "RGB", buffer=buffer)
+
+
+def pixels_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
+    """Decode whole, crop, resize, flip; the crops are drawn beforehand."""
+    index = PackedDataset(pack, decode="bytes").pack.index
+    shapes = list(zip(index["height"].tolist(), index["width"].tolist(), strict=True))
+    drawn = [
+        draw_steps(transforms(task), shape, Draws(combine(number)))
+        for number, shape in enumerate(shapes)
+    ]
+    crops = [next(step for step in steps if isinstance(step, Crop)) for steps in drawn]
+    flips = [any(isinstance(step, Flip) for step in steps) for steps in drawn]
+    decode = decode_work(pack, task, payloads)
+
+    def work(number: int, out: Any) -> None:
+        crop = crops[number]
+        pixels = decode(number, None)
+        pixels = pixels[crop.top : crop.top + crop.height, crop.left : crop.left + crop.width]
+        # As packer does it, see `packer.imaging.fastresize`.
+        small = (min(CROP, crop.width), min(CROP, crop.height))
+        if small != (crop.width, crop.height):
+            pixels = cv2.resize(pixels, small, interpolation=cv2.INTER_AREA)
+        if small != (CROP, CROP):
+            pixels = cv2.resize(pixels, (CROP, CROP), interpolation=cv2.INTER_LINEAR)
+        if flips[number]:
+            cv2.flip(pixels, 1, dst=out)
+        else:
+            np.copyto(out, pixels)
+
+    return work
+
+
+def packer_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
+    """What packer's readers do once a payload is read."""
+    decoder = PackedDataset(pack, transform=transforms(task), decode="numpy").decoder
+    return lambda number, out: decoder.write(payloads[number], number, Draws(combine(number)), out)
+
+
+def copy_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
+    """Copy as many bytes as a crop has."""
+    size = CROP * CROP * 3
+    # The last bytes: a header comes first.
+    stored = [np.frombuffer(payload, np.uint8)[-size:] for payload in payloads]
+    return lambda number, out: np.copyto(out.reshape(-1), stored[number])
+
+
+WORKS: dict[str, Callable[[Path, str, list[memoryview]], Work]] = {
+    "copy": copy_work,
+    "decode": decode_work,
+    "packer": packer_work,
+    "pixels": pixels_work,
+}
+
+
+def run(
+    work: Work,
+    count: int,
+    workers: int,
+    epochs: int = 1,
+    seconds: float = float("inf"),
+    look: bool = False,
+) -> dict[str, Any]:
+    """Until all or the time is over: images, seconds, and with `look` the total of all values."""
+    fork = multiprocessing.get_context("fork")
+    shared = Pass(
+        work, count, count * epochs, seconds, fork.Value("q", 0), fork.Barrier(workers), look
+    )
+    # With fork, initargs are inherited, not pickled.
+    with ProcessPoolExecutor(workers, fork, initializer=_share, initargs=(shared,)) as pool:
+        shares = list(pool.map(_take, range(workers)))
+    start = min(share[0] for share in shares)
+    end = max(share[1] for share in shares)
+    images = sum(share[2] for share in shares)
+    return {
+        "images": images,
+        "seen": images,
+        "seconds": end - start,
+        "first": 0.0,
+        "total": sum(share[3] for share in shares),
+    }
+
+
+def _share(shared: Pass) -> None:
+    """In a new process: keep what it inherited."""
+    global _shared  # noqa: PLW0603  (a pool's initializer has no other way)
+    _shared = shared
+
+
+def _take(_: int) -> tuple[float, float, int, int]:
+    """In a process: take pictures until none is left; begin, end, pictures, total of values."""
+    shared = _shared
+    cv2.setNumThreads(0)
+    outs = np.zeros((BATCH, CROP, CROP, 3), np.uint8)
+    shared.work(0, outs[0])  # what a first call sets up
+    shared.ready.wait(READY_SECONDS)
+    images = total = 0
+    start = time.monotonic()
+    while time.monotonic() < start + shared.seconds:
+        with shared.taken.get_lock():
+            first = shared.taken.value
+            shared.taken.value = last = min(first + TAKE, shared.most)
+        if first == last:
+            break
+        for number in range(first, last):
+            out = outs[images % BATCH]
+            shared.work(number % shared.count, out)
+            images += 1
+            if shared.look:
+                total += int(out.sum())
+    return start, time.monotonic(), images, total
+
+
+_shared: Pass
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,5 @@
-"""README's snippets are run, in order, in one folder: what it says must work as it is written.
+"""The snippets of README and docs/cluster.md are run, in order, in one folder: what they say must
+work as it is written.
 
 A block after the comment `no-run` is left out: what installs, downloads or needs other data.
 """
@@ -24,18 +25,27 @@ _BLOCK = re.compile(
 
 
 class Snippet(NamedTuple):
-    """A fenced block of README.md."""
+    """A fenced block."""
 
+    document: str
     line: int
     language: str
     text: str
     run: bool
 
 
+DOCUMENTS = ("README.md", "docs/cluster.md")
+
+
 def snippets() -> list[Snippet]:
-    text = (ROOT / "README.md").read_text()
+    return [snippet for document in DOCUMENTS for snippet in snippets_of(document)]
+
+
+def snippets_of(document: str) -> list[Snippet]:
+    text = (ROOT / document).read_text()
     return [
         Snippet(
+            document=document,
             line=text.count("\n", 0, found.start()) + 1,
             language=found["language"],
             text=found["text"],
@@ -70,7 +80,8 @@ def command(snippet: Snippet) -> list[str]:
 def test_snippets_are_found() -> None:
     assert {snippet.language for snippet in snippets()} == {"console", "python"}
     assert sum(snippet.run for snippet in snippets()) >= 8
-    assert (ROOT / "README.md").read_text().count("\n```\n") == len(snippets())
+    for document in DOCUMENTS:
+        assert (ROOT / document).read_text().count("\n```\n") == len(snippets_of(document))
 
 
 def test_snippets_run_in_order(folder: Path) -> None:
@@ -88,4 +99,6 @@ def test_snippets_run_in_order(folder: Path) -> None:
             text=True,
             timeout=120,
         )
-        assert done.returncode == 0, f"README.md:{snippet.line}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0, (
+            f"{snippet.document}:{snippet.line}\n{done.stdout}{done.stderr}"
+        )

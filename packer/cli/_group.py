@@ -9,18 +9,27 @@ import signal
 import stat
 import sys
 import types
+from typing import Any, TextIO
 
 import click
 
 from packer import __version__, registry
-from packer.errors import Interrupted, PackerError, suggestion
+from packer.cli._reporter import Running, StderrReporter
+from packer.errors import EXIT_BROKEN_PIPE, INTERRUPTS, Interrupted, PackerError, suggestion
 
-#: What a shell reports for a process that wrote to a closed pipe.
-_EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
+
+class _PipeClosed(Exception):
+    """Whoever read stdout or stderr has enough. (Click would make an exit code of 1 of it.)"""
 
 
 class _Verbs(click.Group):
     """Finds a verb's command by the name of its file."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _PipeClosed from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(registry.names("cli"))
@@ -36,17 +45,14 @@ class _Verbs(click.Group):
 @click.group(
     cls=_Verbs,
     invoke_without_command=True,
+    epilog="Example: packer convert caltech256 --resize 256",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--version", "show_version", is_flag=True, help="Print the version.")
 @click.option("-v", "--verbose", is_flag=True, help="With --version: the imaging libraries too.")
 @click.pass_context
 def packer(ctx: click.Context, show_version: bool, verbose: bool) -> None:
-    r"""Turn an image folder into sequential shards with a batch-level index, to train from.
-
-    \b
-        packer convert caltech256 --resize 256
-    """
+    """Turn an image folder into sequential shards with a batch-level index, to train from."""
     if show_version:
         click.echo(f"packer {__version__}")
         if verbose:
@@ -60,7 +66,8 @@ def packer(ctx: click.Context, show_version: bool, verbose: bool) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    _open_closed_streams()
+    for number in INTERRUPTS:
         signal.signal(number, _interrupt)
     # Our parallel part is worker processes: they start by a fork, in a tenth of the time, while
     # this process has one thread, and numpy's linear algebra, which we do not use, starts more.
@@ -69,17 +76,66 @@ def run(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="surrogateescape")
+    running = Running()
     try:
-        packer.main(arguments, prog_name="packer", standalone_mode=False)
+        code, error = _outcome(arguments, running)
+    except Exception:  # a defect of packer: told by its traceback
+        _finish(running, PackerError.exit_code, None)
+        raise
+    _finish(running, code, error)
+    return code
+
+
+def _outcome(arguments: list[str], running: Running) -> tuple[int, PackerError | None]:
+    """Run the command; its exit code, and what is still to be said."""
+    try:
+        packer.main(arguments, prog_name="packer", standalone_mode=False, obj=running)
         _finish_output()
     except click.exceptions.Exit as error:
-        return error.exit_code
+        return error.exit_code, None
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (PackerError, click.Abort, OSError) as error:
-        return _exit_code(error)
-    return 0
+        return _wrong_usage(error, running)
+    except PackerError as error:
+        return error.exit_code, error
+    except (_PipeClosed, BrokenPipeError):
+        # Not an error, and nothing to say (`packer ls PACK | head`).
+        _silence(sys.stdout)
+        return EXIT_BROKEN_PIPE, None
+    except OSError as error:  # that no library code expected: stdout or stderr cannot be written
+        _silence(sys.stdout)
+        where = f"{error.filename}: " if error.filename else ""
+        return PackerError.exit_code, PackerError(f"{where}{error.strerror or error}")
+    return 0, None
+
+
+def _wrong_usage(error: click.ClickException, running: Running) -> tuple[int, PackerError | None]:
+    if running.reporter is not None:
+        return error.exit_code, PackerError(error.format_message())
+    error.show()
+    return error.exit_code, None
+
+
+def _finish(running: Running, code: int, error: PackerError | None) -> None:
+    """Say the last words. Whoever wants to stop packer now ends it as any other process."""
+    for number in INTERRUPTS:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        (running.reporter or StderrReporter(quiet=False)).finish(code, error)
+    except OSError:  # nobody reads stderr any more; the exit code says it all
+        _silence(sys.stderr)
+
+
+def _open_closed_streams() -> None:
+    """Where a stream is closed (`2>&-`), the next file to be opened, a shard, would take its number
+    and get what is written to the stream. stdout is opened for reading: its result is lost, and
+    writing must fail.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: PTH123, SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
 
 
 def _finish_output() -> None:
@@ -90,30 +146,12 @@ def _finish_output() -> None:
             os.fsync(sys.stdout.fileno())
 
 
-def _exit_code(error: PackerError | click.Abort | OSError) -> int:
-    """Say what went wrong, in one line, and what that is for the shell."""
-    if isinstance(error, click.Abort):
-        return 128 + signal.SIGINT
-    if isinstance(error, PackerError):
-        _say(error)
-        return error.exit_code
-    # Python's own last flush of what could not be written would fail and print again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if isinstance(error, BrokenPipeError):
-        # The reader has enough (`packer ls PACK | head`): not an error, and nothing to say.
-        return _EXIT_BROKEN_PIPE
-    where = f"{error.filename}: " if error.filename else ""
-    _say(PackerError(f"{where}{error.strerror or error}"))
-    return PackerError.exit_code
+def _silence(stream: TextIO) -> None:
+    """Python's own last flush of what could not be written would fail and print again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _interrupt(number: int, frame: types.FrameType | None) -> None:
     """Unwind on the first signal; the second one ends the process as it would any other."""
     signal.signal(number, signal.SIG_DFL)
     raise Interrupted(number)
-
-
-def _say(error: PackerError) -> None:
-    click.echo(f"packer: {error.message}", err=True)
-    if error.hint:
-        click.echo(f"packer: {error.hint}", err=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import uuid
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from packer import formats
-from packer.errors import OutputError, PackerError, UsageError
+from packer.errors import OutputError, UsageError
 from packer.fsio import is_own_temp, list_folder, make_folder, remove_if_there
 from packer.imaging import libraries
 from packer.input import Input, open_input
@@ -19,14 +19,15 @@ from packer.manifest import Manifest, read_manifest
 from packer.merge import merge_when_complete, read_states
 from packer.options import ConvertOptions
 from packer.packing.agreement import Agreement
-from packer.packing.batch import BatchResult, cut, describe_batch, make_batch, one_batch
+from packer.packing.batch import BatchResult, cut, describe_batch, make_batch
+from packer.packing.cluster import ClusterOrders, make_on_cluster, require_cluster
 from packer.packing.finish import complete_pack, is_complete, tidy_complete
 from packer.packing.job import Job, make_job
 from packer.packing.lock import Lock
+from packer.packing.making import make_shard
 from packer.packing.plan import ShardPlan
 from packer.packing.pool import Pool
-from packer.packing.shard import WORK_FOLDER, ShardBuilder
-from packer.packing.skips import too_many
+from packer.packing.shard import WORK_FOLDER
 from packer.packing.state import (
     PLAN_NAME,
     ShardState,
@@ -34,10 +35,10 @@ from packer.packing.state import (
     agree_on_plan,
     describe_difference,
     read_plan,
-    write_state,
 )
-from packer.reporting import Progress, Reporter
-from packer.types import Sample, Skip, display_path
+from packer.packing.tally import Tally
+from packer.reporting import Reporter
+from packer.types import display_path
 
 __all__ = ["ConvertOptions", "ConvertResult", "convert_dataset"]
 
@@ -95,6 +96,7 @@ def convert_dataset(
     reporter = reporter or Reporter()
     libraries.require_converting()
     formats.require(options.format)
+    require_cluster(options)
     if warning := libraries.overlap_warning():
         reporter.warn(warning)
     given = source if isinstance(source, Input) else open_input(source)
@@ -145,69 +147,60 @@ def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertR
     return ConvertResult(out, merged.manifest if merged else None)
 
 
-@dataclass
-class _Tally:
-    """Counts while a conversion runs, and the limit on what it may skip."""
-
-    job: Job
-    reporter: Reporter
-    done: int = 0
-    skips: list[Skip] = field(default_factory=list)
-    read: int = 0
-    written: int = 0
-    fresh: int = 0
-
-    def add_earlier(self, shard: ShardPlan, state: ShardState) -> None:
-        self.done += shard.batches[-1][1] - shard.batches[0][0]
-        self.skips += state.skips
-        self._check()
-
-    def add(self, result: BatchResult) -> None:
-        dealt = len(result.samples) + len(result.skips)
-        self.done += dealt
-        self.fresh += dealt
-        self.skips += result.skips
-        self.read += result.read
-        self.written += sum(len(sample.payloads["image"]) for sample in result.samples)
-        self.reporter.progress(
-            Progress(
-                done=self.done,
-                total=self.job.planned,
-                skipped=len(self.skips),
-                read=self.read,
-                written=self.written,
-                fresh=self.fresh,
-            )
-        )
-        self._check()
-
-    def _check(self) -> None:
-        if len(self.skips) > self.job.max_skipped or len(self.skips) == self.job.planned:
-            raise _too_many(self.skips, self.job)
-
-
 def _make_shards(out: Path, job: Job, reporter: Reporter, lock: Lock) -> dict[str, ShardState]:
     """Make the shards that are this run's and not there yet; returns the states of its shards."""
     own = job.own_shards()
     states = read_states(out, job.agreement(), own)
-    tally = _Tally(job, reporter)
+    share = sum(shard.slots for shard in own)
+    tally = Tally(job.planned, job.max_skipped, reporter, share)
     for shard in own:
         if shard.stem in states:
             _require_unchanged(out, job, shard, states[shard.stem])
-            tally.add_earlier(shard, states[shard.stem])
+            tally.add_earlier(shard.slots, states[shard.stem].skips)
     todo = [shard for shard in own if shard.stem not in states]
     if states and todo:
         reporter.note(f"going on: {len(states)} shards are there, {len(todo)} to make")
+    make = _on_cluster if job.options.backend == "dask" else _here
+    with closing(make(out, job, todo, tally, lock)) as made:
+        for stem, state in made:
+            states[stem] = state
+            record = state.record
+            reporter.detail(f"{record.name}: {record.samples} images, {record.size:,} bytes")
+    return states
+
+
+def _here(
+    out: Path, job: Job, todo: Sequence[ShardPlan], tally: Tally, lock: Lock
+) -> Generator[tuple[str, ShardState], None, None]:
+    """Make shards on this machine: batches by all cores, one shard after the other."""
     tasks = (task for shard in todo for task in job.tasks(shard))
-    slots = sum(shard.batches[-1][1] - shard.batches[0][0] for shard in todo)
+    slots = sum(shard.slots for shard in todo)
     with Pool(make_batch, job.options.backend, job.options.jobs, describe_batch) as pool:
         results = _guarded(pool.run(cut(tasks, slots, pool.size)), lock)
         for shard in todo:
             lock.confirm()
-            states[shard.stem] = _make_shard(out, job, shard, results, tally)
-            record = states[shard.stem].record
-            reporter.detail(f"{record.name}: {record.samples} images, {record.size:,} bytes")
-    return states
+            yield shard.stem, make_shard(job.target(out, shard), results, tally.add_batch)
+
+
+def _on_cluster(
+    out: Path, job: Job, todo: Sequence[ShardPlan], tally: Tally, lock: Lock
+) -> Generator[tuple[str, ShardState], None, None]:
+    """Make shards on the machines of a dask cluster, in any order."""
+    if not todo:
+        return
+    lock.keep_alive()  # nothing is forked here, and the first shard may take minutes
+    orders = ClusterOrders(
+        scheduler=job.options.scheduler or "",
+        most=job.options.jobs,
+        watch=lock.check,
+        note=tally.reporter.note,
+    )
+    with closing(make_on_cluster(out, job, todo, orders)) as results:
+        for shard, result in results:
+            lock.confirm()
+            skips = result.state.skips
+            tally.add(shard.slots, skips, read=result.read, written=result.written)
+            yield shard.stem, result.state
 
 
 def _guarded(results: Iterator[BatchResult], lock: Lock) -> Iterator[BatchResult]:
@@ -218,32 +211,6 @@ def _guarded(results: Iterator[BatchResult], lock: Lock) -> Iterator[BatchResult
         lock.keep_alive()
         lock.check()
         yield result
-
-
-def _make_shard(
-    out: Path, job: Job, shard: ShardPlan, results: Iterator[BatchResult], tally: _Tally
-) -> ShardState:
-    builder = ShardBuilder(
-        out, job.shard_name(shard), job.options.format, job.fields, job.options.image.one_size
-    )
-    skips: list[Skip] = []
-    notes: Counter[str] = Counter()
-    try:
-        for _ in shard.batches:
-            samples: list[Sample] = []
-            for piece in one_batch(results):
-                samples += piece.samples
-                skips += piece.skips
-                notes.update(piece.notes)
-                tally.add(piece)
-            builder.add_batch(samples)
-        state = ShardState(builder.finish(), tuple(skips), notes, job.stamps(shard))
-        write_state(out, shard.stem, state)
-        builder.publish()
-    except BaseException:
-        builder.abort()
-        raise
-    return state
 
 
 def _require_unchanged(out: Path, job: Job, shard: ShardPlan, state: ShardState) -> None:
@@ -341,7 +308,3 @@ def _move_away(out: Path, reporter: Reporter) -> Path | None:
         raise OutputError(f"{out}: cannot be moved to {aside}: {error.strerror}") from error
     reporter.note(f"moved the earlier pack to {aside}")
     return aside
-
-
-def _too_many(skips: list[Skip], job: Job) -> PackerError:
-    return too_many(skips, job.planned, job.max_skipped)

@@ -24,6 +24,12 @@ from __future__ import annotations
 import difflib
 import signal
 from collections.abc import Iterable, Sequence
+from typing import Final
+
+#: The signals that ask packer to stop.
+INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM)
+#: What a shell reports for a process that wrote to a closed pipe (`packer ls PACK | head -1`).
+EXIT_BROKEN_PIPE: Final = 128 + signal.SIGPIPE
 
 
 class PackerError(Exception):

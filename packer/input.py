@@ -12,7 +12,7 @@ from packer import recipe as recipes
 from packer import sources
 from packer.errors import SourceError, suggestion
 from packer.recipe import Recipe
-from packer.sources import Source
+from packer.sources import Source, listed
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,27 @@ def open_input(
         )
     opened = sources.open_source(path)
     return Input(_name(path), os.fspath(path.absolute()), opened)
+
+
+def open_list(
+    content: bytes, *, top: str | os.PathLike[str] | None = None, null: bool = False
+) -> Input:
+    """Open the files that a list names: what `find … -print0` prints, or lines of text.
+
+    The data set has the name of the folder that the paths are relative to, so that the pack is
+    that folder's where the list is of all its files.
+
+    Args:
+        content: Of the list; its paths are absolute, or relative to the working directory.
+        top: The folder whose folders are the classes; None: the working directory.
+        null: Paths end in a zero byte, else in a newline.
+
+    Raises:
+        SourceError: No such folder, a path out of it, a path twice, or no path at all.
+    """
+    folder = Path(top or Path.cwd()).absolute()
+    opened = listed.list_source(content, os.fsencode(folder), null=null)
+    return Input(_name(folder), f"{len(opened.paths)} listed files in {folder}", opened)
 
 
 def _name(path: Path) -> str:

@@ -15,7 +15,7 @@ FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 SUBSAMPLINGS = ("4:4:4", "4:2:2", "4:2:0")
 ORDERS = ("shuffled", "sorted")
 ON_ERROR = ("skip", "fail")
-BACKENDS = ("loky", "threading", "sequential")
+BACKENDS = ("loky", "threading", "sequential", "dask")
 #: Larger sides than this no JPEG can hold (16-bit sizes, ITU-T T.81 B.2.2).
 MAX_SIDE = 65_535
 
@@ -82,8 +82,10 @@ class ConvertOptions:
         split: "train=0.8,val=0.2", "none", or None for the source's or recipe's own.
         split_seed: Of the split.
         exclude_classes: Class folders to leave out, as if they were not there.
-        jobs: Worker processes; None = the cores this process may use.
-        backend: loky (processes), threading, sequential.
+        jobs: Worker processes; None = the cores this process may use. With dask: most shards that
+            are made at once; None = as many as the cluster has threads.
+        backend: loky (processes), threading, sequential; dask: the machines of a cluster.
+        scheduler: With dask: address of its scheduler, or the file that it wrote.
         part: (K, N): make only the shards i with i mod N = K.
         merge_when_complete: With `part`: join the parts if this was the last one.
         on_error: skip: write the picture to the ledger; fail: stop at the first one.
@@ -110,6 +112,7 @@ class ConvertOptions:
     exclude_classes: tuple[str, ...] = ()
     jobs: int | None = None
     backend: str = "loky"
+    scheduler: str | None = None
     part: tuple[int, int] | None = None
     merge_when_complete: bool = False
     on_error: str = "skip"
@@ -165,7 +168,15 @@ class ConvertOptions:
 
 
 #: Options that may differ between the runs that make one pack.
-RUN_OPTIONS = ("jobs", "backend", "part", "merge_when_complete", "on_error", "max_skipped")
+RUN_OPTIONS = (
+    "jobs",
+    "backend",
+    "scheduler",
+    "part",
+    "merge_when_complete",
+    "on_error",
+    "max_skipped",
+)
 
 
 def parse_size(text: str | None, mode: str) -> tuple[int, int] | None:

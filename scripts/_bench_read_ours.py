@@ -37,7 +37,8 @@ def main() -> None:
         **more,
     )
     opened = open_loader if options.reader == "loader" else open_stream
-    serve(opened(dataset, options.workers), LIBRARIES)
+    # Loader maps what it reads of a local disk.
+    serve(opened(dataset, options.workers), LIBRARIES, dataset.payloads.files.close)
 
 
 def open_loader(dataset: PackedDataset, workers: int) -> Epoch:

@@ -25,6 +25,8 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
     "yaml": ("packer.yamlfile", "packer.cli"),
     "click": ("packer.cli",),
     "joblib": ("packer.packing.workers",),
+    "dask": ("packer.packing.scheduler",),
+    "distributed": ("packer.packing.scheduler",),
     "lmdb": ("packer.formats.lmdb",),
     "h5py": ("packer.formats.hdf5",),
     "PIL": ("packer.imaging", "packer.codecs"),
@@ -34,7 +36,7 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
 }
 #: What a base install lacks: only its owners may need it to be imported themselves, everybody else
 #: imports those owners inside functions. (A base install has simplejpeg.)
-OPTIONAL = ("joblib", "lmdb", "h5py", "PIL", "cv2", "torch")
+OPTIONAL = ("joblib", "distributed", "lmdb", "h5py", "PIL", "cv2", "torch")
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60

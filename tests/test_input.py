@@ -51,6 +51,6 @@ def test_what_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         open_input("caltech25")
     with pytest.raises(SourceError, match="no recipe, so --src has no meaning"):
         open_input("./photos", src=tmp_path)
-    (tmp_path / "notes.txt").write_text("text")
+    (tmp_path / "notes.md").write_text("text")
     with pytest.raises(SourceError, match="not a folder"):
-        open_input("./notes.txt")
+        open_input("./notes.md")

@@ -37,7 +37,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         ({"subsampling": "420"}, "unknown subsampling '420'"),
         ({"order": "random"}, "unknown order 'random'"),
         ({"on_error": "stop"}, "unknown on-error 'stop'"),
-        ({"backend": "dask"}, "unknown backend 'dask'"),
+        ({"backend": "spark"}, "unknown backend 'spark'"),
         ({"quality": 0}, "quality 0 is out of range (1 to 100)"),
         ({"quality": 101}, "quality 101 is out of range"),
         ({"batch_size": 0}, "batch size 0 is out of range"),

@@ -99,7 +99,7 @@ def test_wheel_holds_everything(wheel: zipfile.ZipFile) -> None:
 
 def test_without_a_compiler_the_wheel_is_built_without_extensions(tmp_path: Path) -> None:
     """And where there are a compiler and headers, as here if they were installed, with them."""
-    assert len(EXTENSIONS) == 2
+    assert len(EXTENSIONS) == 3
     with zipfile.ZipFile(build_wheel(tmp_path, CC="no-such-compiler")) as archive:
         names = archive.namelist()
     assert "packer/imaging/region.py" in names
@@ -141,9 +141,10 @@ def test_base_install_changes_no_image_library(wheel_metadata: email.message.Mes
 
 
 def test_extras(wheel_metadata: email.message.Message) -> None:
-    assert {"convert", "torch", "test"} <= set(wheel_metadata.get_all("Provides-Extra", []))
+    assert {"convert", "dask", "torch", "test"} <= set(wheel_metadata.get_all("Provides-Extra", []))
     convert = {"pillow-simd", "pillow", "opencv-python", "lmdb", "h5py", "webdataset", "joblib"}
     assert requirements(wheel_metadata, "convert") == convert
+    assert requirements(wheel_metadata, "dask") == {"distributed"}
     assert requirements(wheel_metadata, "torch") == {"torch"}
 
 

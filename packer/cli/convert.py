@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -146,6 +147,11 @@ def _run_options(function: F) -> F:
                 "-j", "--jobs", type=click.IntRange(min=1), help="Worker processes [all cores]."
             ),
             option("--backend", type=Name(BACKENDS), default="loky", help="Of the workers."),
+            option(
+                "--scheduler",
+                metavar="tcp://HOST:PORT|FILE",
+                help="With --backend dask: where its scheduler is, or the file that it wrote.",
+            ),
             option("--part", type=Part(), help="Make only the shards i with i mod N = K."),
             option(
                 "--merge-when-complete",
@@ -187,7 +193,12 @@ def _run_options(function: F) -> F:
 
 @click.command(epilog="Every option can also be set as PACKER_NAME in the environment.")
 @click.argument("source")
-@option("--src", metavar="PATH", help="Folder or archive of a recipe's data set.")
+@option(
+    "--src", metavar="PATH", help="Folder or archive of a recipe's data set; top folder of a list."
+)
+@click.option(
+    "--null", is_flag=True, help="SOURCE lists paths that end in a zero byte: find -print0."
+)
 @click.option("-o", "--out", metavar="FOLDER", help="The pack [./NAME-SIZE-CODEC-FORMAT].")
 @_image_options
 @_pack_options
@@ -197,13 +208,13 @@ def _run_options(function: F) -> F:
 def command(ctx: click.Context, /, source: str, **values: Any) -> None:
     """Convert an image folder, an archive or a recipe's data set into a pack.
 
+    SOURCE can also be a list of paths, one a line: a file named .txt, .lst or .list, or - for
+    standard input.
+
     Prints the pack's path. The same command goes on where an interrupted one stopped.
     """
-    from packer.input import open_input
-
     reporter = make_reporter(values["progress"], quiet=values["quiet"], verbose=values["verbose"])
-    data = os.environ.get("PACKER_DATA")
-    given = open_input(source, src=values["src"], data=Path(data) if data else None)
+    given = _open(source, reporter, values)
     options = _options(ctx, given, values)
     try:
         if values["dry_run"]:
@@ -212,6 +223,27 @@ def command(ctx: click.Context, /, source: str, **values: Any) -> None:
             _convert(given, options, reporter, values)
     finally:
         reporter.close()
+
+
+def _open(source: str, reporter: StderrReporter, values: dict[str, Any]) -> Input:
+    """The source: a list of paths, or whatever else the user names."""
+    from packer.input import open_input, open_list
+    from packer.sources import listed
+    from packer.types import display_path
+
+    path = Path(source)
+    if not (source == "-" or values["null"] or listed.accepts(path)):
+        data = os.environ.get("PACKER_DATA")
+        return open_input(source, src=values["src"], data=Path(data) if data else None)
+    content = sys.stdin.buffer.read() if source == "-" else listed.read_list(path)
+    given = open_list(content, top=values["src"], null=values["null"])
+    single = given.source.single_folder() if isinstance(given.source, listed.ListedSource) else None
+    if single is not None:
+        reporter.warn(
+            f"all listed files are in {display_path(single)}/, which makes one class;"
+            " --src names the folder whose folders are the classes"
+        )
+    return given
 
 
 def _options(ctx: click.Context, given: Input, values: dict[str, Any]) -> ConvertOptions:

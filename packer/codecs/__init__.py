@@ -7,13 +7,13 @@ present. `tests/codecs/test_conformance.py` holds every codec that is here to th
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 from packer import registry
 from packer.imaging.head import Head
 from packer.imaging.region import Region
 from packer.options import ImageOptions
-from packer.types import Pixels
+from packer.types import Array, Pixels
 
 
 class Codec(Protocol):
@@ -82,6 +82,29 @@ class Codec(Protocol):
     def strip(self, data: bytes) -> bytes:
         """An accepted file without its metadata: the coded pixels stay bit for bit. Nothing is
         repaired, so that a broken file stays one.
+        """
+
+
+@runtime_checkable
+class ManyCodec(Protocol):
+    """What a codec's module may have beside: several pictures in one call. Worth it where there is
+    so little to do for each that handing over the interpreter lock takes as long.
+    """
+
+    def decode_regions(
+        self,
+        payloads: list[memoryview | None],
+        width: int,
+        height: int,
+        region: Region,
+        out: Array,
+    ) -> bool:
+        """The same rectangle of some pictures of this size, at full size, into `out`:
+        N×height×width×3 uint8, C-contiguous.
+
+        Returns:
+            Whether that was done. If not, `out` holds anything: take them one by one, which gives
+            the reason.
         """
 
 

@@ -8,11 +8,12 @@ from typing import Final
 import numpy as np
 
 from packer.errors import ImageError
+from packer.imaging.cutting import cut_all
 from packer.imaging.head import Head
 from packer.imaging.region import Region
 from packer.options import MAX_SIDE as _MAX_SIDE
 from packer.options import ImageOptions
-from packer.types import Pixels
+from packer.types import Array, Pixels
 
 EXTENSION: Final = "npy"
 KIND: Final = ""
@@ -47,6 +48,13 @@ def decode_region(
 ) -> Pixels:
     """Bytes → a view of the rectangle; without copying, unless it is to be written to `out`."""
     return region.cut(decode(payload, width, height), out)
+
+
+def decode_regions(
+    payloads: list[memoryview | None], width: int, height: int, region: Region, out: Array
+) -> bool:
+    """See `packer.codecs.ManyCodec`."""
+    return cut_all(payloads, (width, height), region, out)
 
 
 def file_header(width: int, height: int) -> bytes:

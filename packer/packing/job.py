@@ -19,6 +19,7 @@ from packer.options import ConvertOptions
 from packer.packing.agreement import Agreement, image_fields
 from packer.packing.batch import BatchTask, Slot
 from packer.packing.labels import Labelling, label_candidates
+from packer.packing.making import ShardTarget
 from packer.packing.plan import Plan, ShardPlan, listing_digest, make_plan
 from packer.packing.skips import allowed_skips
 from packer.packing.stamps import changed_files, encode_stamps
@@ -89,6 +90,18 @@ class Job:
             )
             fail = self.options.on_error == "fail"
             yield BatchTask(self.given.source, self.options.image, slots, fail)
+
+    def target(self, out: Path, shard: ShardPlan) -> ShardTarget:
+        """One shard as it is to be in the folder `out`."""
+        return ShardTarget(
+            out=out,
+            plan=shard,
+            name=self.shard_name(shard),
+            format=self.options.format,
+            fields=self.fields,
+            one_size=self.options.image.one_size,
+            stamps=self.stamps(shard),
+        )
 
     def stamps(self, shard: ShardPlan) -> str:
         """Sizes, times and inodes of a shard's source files: tells which of them changed."""

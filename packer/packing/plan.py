@@ -47,6 +47,11 @@ class ShardPlan:
     stem: str
     batches: tuple[tuple[int, int], ...]
 
+    @property
+    def slots(self) -> int:
+        """Number of slots."""
+        return self.batches[-1][1] - self.batches[0][0]
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from packer.codecs import Codec, load_codec
+from packer.codecs import Codec, ManyCodec, load_codec
 from packer.errors import DamagedSample, ImageError, UsageError, suggestion
 from packer.imaging.fastresize import mirror
 from packer.imaging.region import Region
@@ -21,6 +22,8 @@ from packer.types import Array, Field, Pixels
 DECODES = ("pil", "numpy", "bytes")
 QUALITIES = ("exact", "fast")
 IMAGE = "image"
+#: Looked up for each picture, which asks Python's import system otherwise.
+_codec = functools.cache(load_codec)
 
 
 class Decoder:
@@ -40,6 +43,7 @@ class Decoder:
         quality: As given.
         built_in: The built-in transforms at the front.
         others: The callables behind them.
+        random: Whether built-in transforms draw anything.
 
     Raises:
         UsageError: The pack has no image field, or another argument cannot be.
@@ -61,6 +65,8 @@ class Decoder:
         self.decode = decode
         self.quality = quality
         self.built_in, self.others = _split(transform)
+        transforms = (*self.built_in, *self.others)
+        self.random = any(isinstance(entry, BuiltIn) and entry.RANDOM for entry in transforms)
         if decode == "bytes" and self.built_in:
             raise UsageError(
                 f"decode='bytes' leaves nothing for {self.built_in[0]!r}", "use decode='numpy'"
@@ -74,7 +80,7 @@ class Decoder:
         Raises:
             DamagedSample: There is no payload, or it cannot be decoded.
         """
-        codec, fused = self._fused(sample, draws)
+        codec, fused = self._fused(self._shape(sample), draws)
         return apply_steps(self._decode(codec, payload, sample, fused.region), fused.steps)
 
     def write(self, payload: memoryview | None, sample: int, draws: Draws, out: Array) -> None:
@@ -91,7 +97,7 @@ class Decoder:
             DamagedSample: There is no payload, or it cannot be decoded.
             ValueError: `out` has another size.
         """
-        codec, fused = self._fused(sample, draws)
+        codec, fused = self._fused(self._shape(sample), draws)
         region, steps = fused.region, fused.steps
         direct = out.dtype == np.uint8 and out.flags.c_contiguous
         direct = direct and out.shape == (region.height, region.width, 3)
@@ -102,11 +108,30 @@ class Decoder:
         else:
             write_steps(self._decode(codec, payload, sample, region), steps, out)
 
+    def write_all(self, payloads: list[memoryview | None], out: Array) -> bool:
+        """Write several pictures at once, where the same is cut out of all and nothing else done.
+
+        Args:
+            payloads: The coded pictures.
+            out: N places in a mini-batch, see `write`.
+
+        Returns:
+            Whether it was; if not, `write` them one by one.
+        """
+        if self.random or self._one_shape is None:
+            return False
+        height, width = self._one_shape
+        codec, (region, steps) = self._fused(self._one_shape, Draws(0))
+        direct = out.dtype == np.uint8 and out.shape[1:] == (region.height, region.width, 3)
+        if steps or not direct or not isinstance(codec, ManyCodec):
+            return False
+        return codec.decode_regions(payloads, width, height, region, out)
+
     def fixed_shape(self) -> Shape | None:
         """(height, width) of all pictures behind the built-in transforms; None if they differ, or
         there are none.
         """
-        shape = self._stored_shape()
+        shape = self._one_shape
         for transform in self.built_in:
             shape = transform.fixed_shape(shape)
         return shape
@@ -136,20 +161,27 @@ class Decoder:
             )
         return payload
 
-    def _shape(self, sample: int) -> tuple[int, int]:
+    def _shape(self, sample: int) -> Shape:
+        if self._one_shape is not None:
+            return self._one_shape
         index = self._pack.index
         return int(index["height"][sample]), int(index["width"][sample])
 
-    def _stored_shape(self) -> Shape | None:
+    @functools.cached_property
+    def _one_shape(self) -> Shape | None:
+        """(height, width) of all pictures as they are stored; None if they differ."""
         if len(self._pack) == 0:
             return None
         columns = [self._pack.index[side] for side in ("height", "width")]
         if any(column.min() != column.max() for column in columns):
             return None
-        return self._shape(0)
+        return int(columns[0][0]), int(columns[1][0])
 
-    def _fused(self, sample: int, draws: Draws) -> tuple[Codec, Fused]:
-        codec, shape = load_codec(self._codec), self._shape(sample)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_one_shape"}
+
+    def _fused(self, shape: Shape, draws: Draws) -> tuple[Codec, Fused]:
+        codec = _codec(self._codec)
         steps = draw_steps(self.built_in, shape, draws)
         return codec, fuse(steps, shape, codec.DIVISORS, self.quality == "fast")
 

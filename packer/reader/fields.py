@@ -17,6 +17,8 @@ LABEL = "label"
 KEY = "key"
 #: Tells the hashes that seed augmentation from those that make the order.
 _AUGMENT = 16
+#: Where nothing is drawn, a stream of numbers for each picture would be made for nothing.
+_NOTHING = Draws(0)
 
 
 class Fields:
@@ -71,6 +73,8 @@ class Fields:
 
     def draws(self, epoch: int, sample: int) -> Draws:
         """What a sample's built-in transforms draw from in an epoch."""
+        if not self._dataset.decoder.random:
+            return _NOTHING
         return Draws(combine(self._seed, epoch, _AUGMENT, sample))
 
     def image(self, payload: memoryview | None, epoch: int, sample: int) -> Any:

@@ -116,9 +116,9 @@ class Payloads:
         return found
 
     def span(self, batch: int) -> Span:
-        """All bytes of one on-disk batch, in one read; raises as `read`."""
+        """All bytes of one on-disk batch that was announced, in one read; raises as `read`."""
         shard, offset, size = self._place(batch)
-        return Span(offset, self.files.read(shard, offset, size))
+        return Span(offset, self.files.read(shard, offset, size, announced=True))
 
     def dense(self) -> Array:
         """bool, one an on-disk batch: whether its span holds little but samples of this pack. Those

@@ -46,16 +46,23 @@ def free_space(folder: Path, system: Path = Path("/")) -> Space:
     return min(spaces, key=lambda space: space.free)
 
 
-@functools.lru_cache(maxsize=64)
 def in_memory(device: int) -> bool:
     """Whether files of this device (`st_dev`) lie in memory: tmpfs, ramfs."""
+    return file_system(device) in _MEMORY_FILE_SYSTEMS
+
+
+@functools.lru_cache(maxsize=64)
+def file_system(device: int) -> str:
+    """Kind of the file system of this device (`st_dev`), such as "ext4"; "" where the system does
+    not tell.
+    """
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in _lines(Path("/proc/self/mountinfo")):
         # mount id, parent, major:minor, root, mount point, options … - file system, source, options
         mount, _, kind = line.partition(" - ")
         if mount.split()[2] == wanted:
-            return kind.split()[0] in _MEMORY_FILE_SYSTEMS
-    return False
+            return kind.split()[0]
+    return ""
 
 
 def _memory(system: Path) -> Iterator[Space]:

@@ -14,7 +14,7 @@ import random
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,7 +25,13 @@ from packer.types import Array, Pixels
 
 
 class BuiltIn(ABC):
-    """Base of the built-in transforms."""
+    """Base of the built-in transforms.
+
+    Attributes:
+        RANDOM: Whether `steps` draws anything; else it depends on the picture's size alone.
+    """
+
+    RANDOM: ClassVar[bool] = True
 
     @abstractmethod
     def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
@@ -108,6 +114,8 @@ class Resize(BuiltIn):
         size: The shorter side, the other following; or (height, width).
     """
 
+    RANDOM = False
+
     def __init__(self, size: int | Sequence[int]) -> None:
         self.size = _positive(size) if isinstance(size, int) else _pair(size)
 
@@ -132,6 +140,8 @@ class CenterCrop(BuiltIn):
     Args:
         size: Side of the square, or (height, width).
     """
+
+    RANDOM = False
 
     def __init__(self, size: int | Sequence[int]) -> None:
         self.size = _pair(size)
@@ -168,6 +178,8 @@ class Normalize(BuiltIn):
         mean: A channel each, of values in 0..1.
         std: A channel each.
     """
+
+    RANDOM = False
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         self.mean = tuple(float(value) for value in mean)

@@ -18,7 +18,7 @@ from packer.sources._member import NUMBERS, Member
 from packer.types import Array, Listing
 
 #: Split names are no data set's name: an archive with only `train/` in it is not entered.
-_SPLIT_NAMES = frozenset((b"train", b"val", b"valid", b"validation", b"test"))
+SPLIT_NAMES = frozenset((b"train", b"val", b"valid", b"validation", b"test"))
 #: Links followed in a row, as Linux does (path_resolution(7)).
 _MAX_HOPS = 40
 
@@ -67,7 +67,7 @@ class Tree:
             if isinstance(node, dict):
                 return [*chain, node]
         visible = [name for name in self._top if not is_hidden(name, folder=True)]
-        if len(visible) == 1 and visible[0] not in _SPLIT_NAMES:
+        if len(visible) == 1 and visible[0] not in SPLIT_NAMES:
             inner = self._top[visible[0]]
             if isinstance(inner, dict) and not _holds_picture(inner):
                 return [self._top, inner]

@@ -5,7 +5,9 @@ import io
 import numpy as np
 import pytest
 
-from packer.codecs import raw
+from packer.codecs import ManyCodec, raw
+from packer.imaging import cutting
+from packer.imaging.region import Region
 from packer.options import ImageOptions
 from packer.types import Pixels
 
@@ -27,3 +29,17 @@ def test_decoding_copies_nothing(picture: Pixels) -> None:
     decoded = raw.decode(memoryview(payload), 90, 60)
     payload[0] ^= 255
     assert decoded[0, 0, 0] == payload[0]
+
+
+@pytest.mark.skipif(not cutting.is_native(), reason="built without a compiler")
+def test_several_pictures_are_cut_as_each_is(picture: Pixels) -> None:
+    payloads: list[memoryview | None] = [
+        memoryview(raw.encode(pixels, ImageOptions())) for pixels in (picture, picture[::-1])
+    ]
+    region = Region(7, 30, 41, 50)
+    out = np.zeros((2, 41, 50, 3), np.uint8)
+    assert isinstance(raw, ManyCodec)
+    assert raw.decode_regions(payloads, 90, 60, region, out)
+    for payload, pixels in zip(payloads, out, strict=True):
+        assert payload is not None
+        assert np.array_equal(pixels, raw.decode_region(payload, 90, 60, region))

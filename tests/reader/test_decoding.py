@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,12 +10,14 @@ from PIL import Image
 
 from packer.codecs import load_codec
 from packer.errors import DamageError, UsageError
+from packer.imaging import cutting
 from packer.imaging import region as region_module
 from packer.reader.decoding import Decoder, owned
 from packer.reader.hashing import Draws
 from packer.reader.pack import Pack
-from packer.reader.steps import apply_steps
+from packer.reader.steps import Shape, Step, apply_steps
 from packer.reader.transforms import (
+    BuiltIn,
     CenterCrop,
     Normalize,
     RandomHorizontalFlip,
@@ -236,3 +240,73 @@ def test_damage_within_a_crop_is_named(
             decoder.pixels(memoryview(broken), 1, Draws(0))
         with pytest.raises(DamageError, match=r"image of 'class1/1\.v1\.jpg'"):
             decoder.write(memoryview(broken), 1, Draws(0), out)
+
+
+@pytest.mark.parametrize(
+    ("transform", "shape"),
+    [(None, (6, 8)), ([CenterCrop((4, 2))], (4, 2)), ([CenterCrop(6)], (6, 6))],
+)
+def test_several_pictures_in_one_go(build_pack: Any, transform: Any, shape: Any) -> None:
+    built, decoder = decoder_of(build_pack, "numpy", transform)
+    if not cutting.is_native():
+        pytest.skip("built without a compiler")
+    payloads = [payload_of(built, sample) for sample in range(4)]
+    out, alone = np.zeros((2, 4, *shape, 3), np.uint8)
+    assert decoder.write_all(payloads, out)
+    for sample, payload in enumerate(payloads):
+        decoder.write(payload, sample, Draws(0), alone[sample])
+    assert np.array_equal(out, alone)
+    assert not decoder.write_all([*payloads[:3], payloads[3][1:]], out)
+    assert not decoder.write_all([*payloads[:3], None], out)
+
+
+@pytest.mark.parametrize(
+    ("transform", "codec", "dtype"),
+    [
+        ([RandomHorizontalFlip()], "raw", np.uint8),
+        ([RandomResizedCrop(4)], "raw", np.uint8),
+        ([CenterCrop(20)], "raw", np.uint8),  # a black border
+        ([Resize((4, 4))], "raw", np.uint8),
+        ([Normalize((0, 0, 0), (1, 1, 1))], "raw", np.float32),
+        (None, "jpeg", np.uint8),
+    ],
+)
+def test_where_each_picture_has_to_be_looked_at(
+    build_pack: Any, transform: Any, codec: str, dtype: Any
+) -> None:
+    built, decoder = decoder_of(build_pack, "numpy", transform, codec)
+    height, width = decoder.fixed_shape()
+    payloads = [payload_of(built, sample) for sample in range(4)]
+    assert not decoder.write_all(payloads, np.zeros((4, height, width, 3), dtype))
+
+
+@pytest.mark.parametrize("sizes", [[(8, 6)], [(8, 6), (7, 9)]])
+def test_transforms_that_draw_nothing(build_pack: Any, sizes: Any) -> None:
+    built = build_pack([[6]], sizes=sizes)
+    steps = [CenterCrop(5), Resize(3), Normalize((0.5, 0.4, 0.3), (1, 2, 3))]
+    for transform in (steps[:1], steps[:2], steps):
+        decoder = Decoder(Pack(built.root), "numpy", transform)
+        assert not decoder.random
+        for sample in range(6):
+            pixels = built.pixels[sample]
+            drawn = draw_steps(transform, pixels.shape[:2], Draws(0))
+            found = decoder.pixels(payload_of(built, sample), sample, Draws(sample))
+            assert np.array_equal(found, apply_steps(pixels, drawn))
+
+
+def test_which_transforms_draw(build_pack: Any) -> None:
+    class Own(BuiltIn):
+        def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
+            yield from ()
+
+    for transform, random in (
+        ([RandomResizedCrop(3)], True),
+        ([CenterCrop(3), RandomHorizontalFlip(1)], True),
+        ([CenterCrop(3), Own()], True),  # what is not known may
+        ([CenterCrop(3), np.array, RandomHorizontalFlip()], True),
+        ([Resize(3), CenterCrop(3), Normalize((0, 0, 0), (1, 1, 1)), np.array], False),
+        (None, False),
+    ):
+        built, decoder = decoder_of(build_pack, "numpy", transform)
+        assert decoder.random == random
+        shutil.rmtree(built.root)

@@ -9,6 +9,7 @@ import torch
 from packer.errors import UsageError
 from packer.reader import PackedDataset
 from packer.reader.fields import Fields
+from packer.reader.transforms import CenterCrop, RandomHorizontalFlip
 
 
 def test_columns_become_a_mini_batch(build_pack: Any) -> None:
@@ -55,3 +56,16 @@ def test_draws_depend_on_seed_epoch_and_sample(build_pack: Any) -> None:
 def test_fields_that_cannot_be(build_pack: Any, names: list[str]) -> None:
     with pytest.raises(UsageError, match="field"):
         Fields(PackedDataset(build_pack([[4]]).root), names, seed=0, as_dict=False)
+
+
+def test_what_is_drawn_depends_on_epoch_and_sample(build_pack: Any) -> None:
+    root = build_pack([[4]]).root
+    behind: list[Any] = [CenterCrop(3), np.array, RandomHorizontalFlip()]
+    fields = [
+        Fields(PackedDataset(root, transform=transform, decode="numpy"), ["image"], 0, False)
+        for transform in ([RandomHorizontalFlip()], behind)
+    ]
+    for one in fields:
+        places = [(epoch, sample) for epoch in range(3) for sample in range(4)]
+        assert len({one.draws(*place).bits() for place in places}) == 12
+        assert one.draws(2, 3).bits() == fields[0].draws(2, 3).bits()

@@ -177,12 +177,22 @@ def test_arguments_that_cannot_be(build_pack: Any) -> None:
 
 
 SCRIPT = """
-import sys, time
+import os, sys, time
 from packer.reader import Loader
 
+pictures = 0
+
 def slow(image):
-    time.sleep(0.05)
+    global pictures
+    pictures += 1
+    time.sleep(600 if pictures == {stuck} else 0.05)
     return image
+
+def fork_one():
+    sibling = os.fork()
+    if sibling:
+        print(sibling, flush=True)
+    time.sleep(600)
 
 def main():
     from packer.reader import PackedDataset
@@ -198,10 +208,12 @@ if __name__ == "__main__":
 """
 
 
-def begun(tmp_path: Path, root: Path, method: str, ending: str) -> tuple[Any, int]:
-    """A program in the middle of its loop, and the process that reads for it."""
+def begun(tmp_path: Path, root: Path, method: str, ending: str, stuck: int = 0) -> tuple[Any, int]:
+    """A program in the middle of its loop, and the process that reads for it, whose transform takes
+    ten minutes for picture number `stuck`.
+    """
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.format(root=str(root), method=method, ending=ending))
+    script.write_text(SCRIPT.format(root=str(root), method=method, ending=ending, stuck=stuck))
     program = subprocess.Popen(
         [sys.executable, str(script)],
         stdout=subprocess.PIPE,
@@ -236,6 +248,47 @@ def test_the_process_ends_with_its_parent(build_pack: Any, tmp_path: Path, metho
     program.kill()
     program.communicate(timeout=30)
     wait_until_gone(child)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_it_ends_with_its_parent_whatever_its_threads_wait_for(
+    build_pack: Any, tmp_path: Path, method: str
+) -> None:
+    program, child = begun(tmp_path, build_pack([[8] * 4]).root, method, "pass", stuck=8)
+    time.sleep(0.5)  # until picture 8
+    program.kill()
+    program.communicate(timeout=30)
+    wait_until_gone(child)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_it_ends_with_its_parent_while_a_sibling_lives(
+    build_pack: Any, tmp_path: Path, method: str
+) -> None:
+    """A forked child of the training process has copies of all ends of its pipes."""
+    ending = "fork_one()"
+    program, child = begun(tmp_path, build_pack([[8] * 4]).root, method, ending)
+    sibling = int(program.stdout.readline())
+    try:
+        program.kill()
+        program.wait(30)
+        wait_until_gone(child)
+        assert not gone(sibling)
+    finally:
+        os.kill(sibling, signal.SIGKILL)
+        program.communicate(timeout=30)
+
+
+def test_a_loop_in_threads_of_this_process_forbids_a_fork(build_pack: Any) -> None:
+    """Side by side in one zip: the forked process waited for ever for a lock."""
+    root = build_pack([[8] * 4]).root
+    loop = iter(Loader(root, batch_size=2))
+    next(loop)
+    with pytest.raises(UsageError, match="'packer-read"):
+        iter(Loader(root, batch_size=2, process="fork"))
+    assert len(list(Loader(root, batch_size=2, process=True))) == 16
+    assert len(list(loop)) == 15
+    assert len(list(Loader(root, batch_size=2, process="fork"))) == 16
 
 
 def test_ctrl_c_is_the_training_loops_alone(build_pack: Any, tmp_path: Path) -> None:

@@ -131,9 +131,11 @@ def test_only_what_is_selected_is_read(build_pack: Any, monkeypatch: pytest.Monk
     sizes = []
     real = ShardFiles.read
 
-    def read(self: ShardFiles, shard: int, offset: int, size: int) -> memoryview:
+    def read(
+        self: ShardFiles, shard: int, offset: int, size: int, announced: bool = False
+    ) -> memoryview:
         sizes.append(size)
-        return real(self, shard, offset, size)
+        return real(self, shard, offset, size, announced)
 
     monkeypatch.setattr(ShardFiles, "read", read)
     assert len(list(BatchStream(part, 3))) == 1
@@ -151,9 +153,11 @@ def test_little_more_than_what_is_selected_is_read(
     sizes = []
     real = ShardFiles.read
 
-    def read(self: ShardFiles, shard: int, offset: int, size: int) -> memoryview:
+    def read(
+        self: ShardFiles, shard: int, offset: int, size: int, announced: bool = False
+    ) -> memoryview:
         sizes.append(size)
-        return real(self, shard, offset, size)
+        return real(self, shard, offset, size, announced)
 
     monkeypatch.setattr(ShardFiles, "read", read)
     assert len(list(BatchStream(part, 4, window=2, tail="keep"))) == -(-len(part) // 4)

@@ -15,8 +15,10 @@ import pytest
 
 from packer.errors import DamageError, PackerError
 from packer.reader import shards
+from packer.reader.mapping import LOCAL
 from packer.reader.pack import Pack
 from packer.reader.shards import ADVICE_BYTES, ShardFiles
+from packer.reader.space import file_system
 
 # Python 3.12 and later warn of forks where libraries have threads; that they work is the test.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
@@ -192,63 +194,6 @@ def test_a_shard_replaced_under_the_reader_never_mixes(
     assert files.changes == 1
 
 
-@pytest.fixture
-def memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every shard lies in memory."""
-    monkeypatch.setattr(shards, "in_memory", lambda device: True)
-
-
-@pytest.mark.usefixtures("memory")
-def test_a_shard_in_memory_is_not_copied(build_pack: Any, format_name: str) -> None:
-    built, files = files_of(build_pack, format_name=format_name)
-    data = built.shard(0).read_bytes()
-    first, second = files.read(0, 5, 4000), files.read(0, 2000, 10)
-    assert first == data[5:4005]
-    assert first.obj is second.obj
-    assert first.readonly
-    files.advise(0, 0, 1000)
-    with pytest.raises(DamageError, match=rf"ends at byte {len(data)}"):
-        files.read(0, len(data) - 10, 11)
-    assert len(files.read(0, 0, 0)) == 0
-    files.close()
-    built.shard(0).unlink()
-    assert first == data[5:4005]  # a slice keeps what it is of
-    with pytest.raises(DamageError, match="is missing"):
-        files.read(0, 0, 10)
-
-
-@pytest.mark.usefixtures("memory")
-@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
-def test_an_error_at_opening_in_memory_is_tried_again(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    built, files = files_of(build_pack)
-    left = failing(monkeypatch, number, 1, "open")
-    assert files.read(0, 20, 10) == built.shard(0).read_bytes()[20:30]
-    assert left == [0]
-
-
-@pytest.mark.usefixtures("memory")
-def test_few_files_in_memory_stay_mapped(build_pack: Any) -> None:
-    built = build_pack([[1]] * 10)
-    files = ShardFiles(Pack(built.root), limit=3)
-    before = open_files()
-    for shard in (*range(10), *range(10)):
-        files.read(shard, 0, 100)
-    assert open_files() == before + 2 * 3  # a mapping has a descriptor of its own
-    files.close()
-    assert open_files() == before
-
-
-@pytest.mark.usefixtures("memory")
-def test_a_swapped_shard_in_memory_is_refused(build_pack: Any) -> None:
-    """TR05."""
-    built, files = files_of(build_pack)
-    replace_with(built.shard(1), bytes(built.shard(1).stat().st_size))
-    with pytest.raises(DamageError, match=r"train-000001.*swapped"):
-        files.read(1, 9000, 10)
-
-
 def test_touching_a_shard_is_fine(build_pack: Any) -> None:
     """TR05: mtime alone."""
     built, files = files_of(build_pack)
@@ -330,6 +275,7 @@ def test_hints_to_the_kernel_are_only_hints(
     build_pack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, files = files_of(build_pack)
+    monkeypatch.setattr(shards, "_is_cached", lambda *_: False)
     told = []
     monkeypatch.setattr(os, "posix_fadvise", lambda *arguments: told.append(arguments[1:3]))
     files.advise(0, 512, 1000)
@@ -343,8 +289,30 @@ def test_hints_to_the_kernel_are_only_hints(
 def advice_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
     """What the kernel is told: (offset, size, kind) of each call."""
     calls: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(shards, "_is_cached", lambda *_: False)
     monkeypatch.setattr(os, "posix_fadvise", lambda _, *what: calls.append(what))
     return calls
+
+
+def test_what_is_in_the_page_cache_is_not_announced(
+    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, files = files_of(build_pack)
+    if file_system(built.shard(0).stat().st_dev) not in LOCAL:
+        pytest.skip("needs a file system of a disk")
+    size = built.shard(0).stat().st_size
+    real, calls = os.posix_fadvise, []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, *what: calls.append(what))
+    files.read(0, 0, size)
+    files.advise(0, 0, size)
+    assert calls == []
+    files.advise(0, 0, size + 1)  # whose end is not there
+    assert len(calls) == 1
+    with built.shard(0).open("rb") as file:
+        os.fsync(file.fileno())
+        real(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    files.advise(0, 0, size)
+    assert len(calls) == 2
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="needs posix_fadvise")

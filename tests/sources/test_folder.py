@@ -242,9 +242,9 @@ def test_no_such_folder(tmp_path: Path) -> None:
         folder.open_source(tmp_path / "gone")
     with pytest.raises(SourceError, match="no such folder or archive"):
         sources.open_source(tmp_path / "gone")
-    (tmp_path / "text.txt").write_text("hello")
+    (tmp_path / "text.md").write_text("hello")
     with pytest.raises(SourceError, match="not a folder, nor an archive"):
-        sources.open_source(tmp_path / "text.txt")
+        sources.open_source(tmp_path / "text.md")
 
 
 def test_a_file_costs_little_memory(tmp_path: Path) -> None:

@@ -134,6 +134,15 @@ class Maker:
 
         return self._dataset.skips.around(asked, make)
 
+    def decode_all(self, draft: Draft, run: range) -> bool:
+        """Decode a run of a draft's pictures in one go, where that is possible; if not, `decode`
+        each. Raises nothing.
+        """
+        if draft.sheet is None or self._planes or self._dataset.decoder.others:
+            return False
+        payloads = draft.columns[IMAGE][run.start : run.stop]
+        return self._dataset.decoder.write_all(payloads, draft.sheet[run.start : run.stop])
+
     def decode(self, draft: Draft, number: int) -> None:
         """Decode one of a draft's pictures.
 

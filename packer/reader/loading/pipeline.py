@@ -99,10 +99,11 @@ class Pipeline:
 
     def _decode(self, job: _Job, draft: Draft, run: range) -> None:
         try:
-            for number in run:
-                if self._stopped or job.error is not None:
-                    break
-                self._maker.decode(draft, number)
+            if not self._maker.decode_all(draft, run):
+                for number in run:
+                    if self._stopped or job.error is not None:
+                        break
+                    self._maker.decode(draft, number)
         except BaseException as error:  # as above
             job.error = job.error or error
         if job.last():

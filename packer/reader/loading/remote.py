@@ -15,6 +15,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -44,7 +45,8 @@ class Remote:
         sheets: Memory for pictures; None: each comes by itself.
 
     Raises:
-        UsageError: This process may have no children, or another `method`.
+        UsageError: This process may have no children, another `method`, or "fork" while other
+            threads run.
     """
 
     def __init__(self, material: Material, threads: int, keep: int, method: str | None) -> None:
@@ -57,6 +59,8 @@ class Remote:
             context: Any = multiprocessing.get_context(method)
         except ValueError as error:
             raise UsageError(f"process {method!r}: {error}") from None
+        if context.get_start_method() == "fork":
+            _check_alone()
         layout = material.layout()
         self.sheets = None if layout is None else SharedSheets(layout, keep)
         self._pid = os.getpid()
@@ -246,6 +250,23 @@ class _Answer:
 
 class _Elsewhere(Exception):
     """The traceback of the other process, shown above this one's."""
+
+
+def _check_alone() -> None:
+    """Raise UsageError where a forked process could wait for ever: it gets the locks as they are at
+    that moment, but not the threads that hold them. The usual one is that of a module which a
+    thread is just importing, as numpy and torch do at first use of many a function.
+    """
+    others = [
+        thread for thread in threading.enumerate() if thread is not threading.current_thread()
+    ]
+    if others:
+        names = ", ".join(repr(thread.name) for thread in others[:3])
+        raise UsageError(
+            f"process='fork' while other threads run ({names}{', …' if len(others) > 3 else ''}): "
+            "what they hold would stay locked in the new process",
+            "process='spawn', or begin this loop before what starts threads",
+        )
 
 
 def _end(pid: int, connection: Any, process: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import threading
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from multiprocessing import reduction
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -90,21 +91,36 @@ def serve(
     # Ctrl-C reaches the whole terminal group: when to stop is the training process's to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    theirs, connection = ends
+    threading.Thread(target=_end_with_parent, name="packer-watch", daemon=True).start()
+    theirs, ours = ends
     theirs.close()  # or its closing there would never be seen here
     # Pictures are decoded in threads already; and threads of torch's do not survive a fork.
     torch.set_num_threads(1)
     keep_to_one_thread()
     material.dataset.enter_process(material.schedule.options.rank)
-    server = _Server(connection, layout, lambda: Pipeline(Maker(material), threads))
-    parent = os.getppid()
+    server = _Server(ours, layout, lambda: Pipeline(Maker(material), threads))
     # Its closing is how it says that it wants no more.
     with contextlib.suppress(EOFError, ConnectionError):
-        # Another child of the parent's may hold a copy of its end.
-        while os.getppid() == parent:
-            if connection.poll(_PARENT_SECONDS):
-                server.receive()
+        while True:
+            server.receive()
     server.close()
+
+
+def _end_with_parent() -> None:
+    """End this process, whatever its other threads wait for, once the training process is gone.
+
+    Two signs, as neither is enough: its end of a pipe closes, of which another child of its may
+    hold a copy; and the parent's number changes, which is the fork server's with "forkserver".
+    (Linux's PR_SET_PDEATHSIG would come as soon as the thread ends that started this process.)
+    """
+    training = multiprocessing.parent_process()
+    assert training is not None
+    parent = os.getppid()
+    while os.getppid() == parent:
+        if wait([training.sentinel], _PARENT_SECONDS):
+            break
+    # As the training process itself would end it: nothing is lost, all that it holds is memory.
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class _Server:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from packer.errors import DamagedSample
+from packer.imaging import cutting
 from packer.reader.loading.making import Maker, Wanted
 from packer.reader.loading.sheets import Layout
 from packer.reader.transforms import CenterCrop, Normalize
@@ -79,3 +80,32 @@ def test_a_damaged_one_is_replaced_or_an_error(build_pack: Any, make_material: A
             columns = maker.finished(maker.remade(draft, caught.value))
         assert columns["key"] == [built.keys[sample] for sample in (0, 2, 2, 3)]
         assert np.array_equal(sheet, [built.pixels[sample] for sample in (0, 2, 2, 3)])
+
+
+def test_a_run_of_pictures_in_one_go(build_pack: Any, make_material: Any) -> None:
+    built = build_pack([[6]])
+    if not cutting.is_native():
+        pytest.skip("built without a compiler")
+    sheet = np.zeros((6, 6, 8, 3), np.uint8)
+    maker = Maker(make_material(built, 6))
+    draft = maker.read(Wanted(0, 0, 0), sheet)
+    assert maker.decode_all(draft, range(2, 5))
+    assert np.array_equal(sheet[2:5], built.pixels[2:5])
+    assert not sheet[:2].any() and not sheet[5:].any()
+    draft.columns["image"][3] = draft.columns["image"][3][1:]
+    assert not maker.decode_all(draft, range(2, 5))
+    with pytest.raises(DamagedSample) as caught:
+        maker.decode(draft, 3)
+    assert caught.value.sample == 3
+
+
+def test_runs_that_go_picture_by_picture(build_pack: Any, make_material: Any) -> None:
+    built = build_pack([[6]])
+    planes = np.zeros((6, 3, 6, 8), np.uint8)
+    for material, sheet in (
+        (make_material(built, 6, planes=True), planes),
+        (make_material(built, 6), None),
+        (make_material(built, 6, transform=[np.array]), None),
+    ):
+        maker = Maker(material)
+        assert not maker.decode_all(maker.read(Wanted(0, 0, 0), sheet), range(6))

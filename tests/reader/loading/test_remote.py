@@ -142,3 +142,21 @@ def test_not_in_worker_processes_and_not_by_any_method(
     monkeypatch.setitem(current._config, "daemon", True)  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match="cannot run in a worker process"):
         Remote(material, 2, 2, None)
+
+
+def test_no_fork_while_other_threads_run(build_pack: Any, make_material: Any) -> None:
+    """CL06. Locks that they hold would be held for ever in the new process: seen with one of
+    Python's import system, held by a thread that used a part of numpy for the first time.
+    """
+    material = make_material(build_pack([[8]]), 2)
+    ready = threading.Event()
+    other = threading.Thread(target=ready.wait, name="busy")
+    other.start()
+    try:
+        with pytest.raises(UsageError, match="'busy'") as caught:
+            Remote(material, 2, 2, "fork")
+        assert "process='spawn'" in caught.value.hint
+    finally:
+        ready.set()
+        other.join()
+    Remote(material, 2, 2, "fork").stop()

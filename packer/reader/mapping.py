@@ -1,0 +1,93 @@
+"""Files seen as memory: read without copying what lies in memory anyway.
+
+A mapped page that cannot be read (a failing disk, a file that somebody cuts short) is a SIGBUS,
+which ends the process without a word. So a range of a file on a disk is made readable in advance,
+by a call that fails with an error instead; the caller then reads in the ordinary way and learns
+why. See docs/decisions/0018-mapped-shards.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import mmap
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from packer.reader.space import file_system, in_memory
+
+#: File systems of this machine's own disks: no other machine changes their files. btrfs and
+#: overlay are not told by `st_dev`, so they are read.
+LOCAL = ("ext2", "ext3", "ext4", "xfs", "f2fs", "erofs", "squashfs")
+#: Linux's MADV_POPULATE_READ, of 5.14; Python has no name for it.
+_POPULATE_READ = 22
+
+
+class Mapping:
+    """All of a file as memory that can only be read; slices keep it mapped.
+
+    Args:
+        descriptor: Of the open file, which is not empty; may be closed afterwards.
+        resident: Whether it lies in memory, so that no page of it can fail.
+
+    Attributes:
+        resident: As given.
+
+    Raises:
+        OSError: It cannot be mapped.
+    """
+
+    def __init__(self, descriptor: int, resident: bool) -> None:
+        memory = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+        self._content = memoryview(memory)
+        self._address = int(np.frombuffer(memory, np.uint8).ctypes.data)
+        self.resident = resident
+
+    def range(self, offset: int, size: int) -> memoryview | None:
+        """A range of bytes; None if it has to be read to know whether it is there.
+
+        Of a file on a disk, each of its pages is in memory by then.
+        """
+        if offset + size > len(self._content):
+            return None
+        if not self.resident:
+            start = offset - offset % mmap.PAGESIZE
+            place, length = self._address + start, offset + size - start
+            if _madvise()(place, length, _POPULATE_READ) != 0:
+                return None  # an older kernel, or a page that cannot be read
+        return self._content[offset : offset + size]
+
+
+def map_memory(descriptor: int) -> Mapping | None:
+    """An open file that lies in memory; None if it does not, or is empty.
+
+    Raises:
+        OSError: It cannot be mapped.
+    """
+    status = os.fstat(descriptor)
+    if status.st_size == 0 or not in_memory(status.st_dev):
+        return None
+    return Mapping(descriptor, resident=True)
+
+
+def map_local(descriptor: int) -> Mapping | None:
+    """An open file on a disk of this machine; None if it is not, is empty, or cannot be mapped."""
+    # It fails where address space is short (ulimit -v); then it is read, which needs none.
+    with contextlib.suppress(OSError):
+        status = os.fstat(descriptor)
+        if status.st_size and file_system(status.st_dev) in LOCAL:
+            return Mapping(descriptor, resident=False)
+    return None
+
+
+@functools.cache
+def _madvise() -> Callable[[int, int, int], int]:
+    """The C library's; Python's own holds the interpreter lock while the disk is read."""
+    found = ctypes.CDLL(None).madvise
+    found.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    found.restype = ctypes.c_int
+    function: Callable[[int, int, int], int] = found
+    return function

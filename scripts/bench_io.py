@@ -155,13 +155,32 @@ def read_epoch(options: argparse.Namespace, case: Case) -> Read:
     share = int(dataset.pack.index["batch_bytes"].sum()) / case.world_size
     # They stay, so that they can be asked afterwards.
     more: dict[str, Any] = {"persistent_workers": True} if case.workers else {}
+    mapped = count_mapped()
     loader: DataLoader[Any] = DataLoader(stream, batch_size=None, num_workers=case.workers, **more)
     before = counters([os.getpid()])
     for _ in loader:
         pass
     after = counters([os.getpid(), *children()])
     stored, asked, seconds = (late - early for early, late in zip(before, after, strict=True))
-    return Read(int(stored), int(asked), share, seconds)
+    return Read(int(stored), int(asked) + sum(mapped), share, seconds)
+
+
+def count_mapped() -> list[int]:
+    """From now on collects the bytes that this process takes out of mapped files, which the kernel
+    does not count as asked for. (Workers map nothing.)
+    """
+    from packer.reader.mapping import Mapping
+
+    taken: list[int] = []
+    take = Mapping.range
+
+    def counted(self: Mapping, offset: int, size: int) -> memoryview | None:
+        found = take(self, offset, size)
+        taken.append(0 if found is None else size)
+        return found
+
+    Mapping.range = counted  # type: ignore[method-assign]
+    return taken
 
 
 def counters(processes: list[int]) -> tuple[float, float, float]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
+import multiprocessing
 import pickle
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +81,13 @@ def test_cancelling_at_the_end_hides_no_other_error() -> None:
 
 
 @needs_dask
-def test_a_real_scheduler_in_this_process(tmp_path: Path) -> None:
+def test_a_real_scheduler_and_worker_in_one_process(tmp_path: Path) -> None:
+    """In another one than this: dask's threads outlive it, and tests that fork want none."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as another:
+        another.submit(_try_real_scheduler, tmp_path).result(timeout=60)
+
+
+def _try_real_scheduler(tmp_path: Path) -> None:
     """Loggers are as they were after it, and a task's own error arrives as itself."""
     from distributed import LocalCluster
 

@@ -21,7 +21,6 @@ import pytest
 
 from packer import registry
 from packer.convert import ConvertOptions, convert_dataset
-from packer.errors import WorkerError
 
 MakeTree = Callable[..., Path]
 Digest = Callable[[Path], dict[str, str]]
@@ -306,14 +305,35 @@ def test_a_lost_scheduler_ends_the_run_and_any_other_goes_on(
     assert digest_tree(tmp_path / "pack") == expected
 
 
+IMPATIENT = """
+import sys
+from packer.packing import scheduler
+scheduler._CONNECT_SECONDS = 0.5
+from packer.__main__ import main
+main()
+"""
+
+
 @needs_dask
-def test_a_scheduler_that_does_not_answer_is_named(
-    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("packer.packing.scheduler._CONNECT_SECONDS", 0.5)
+def test_a_scheduler_that_does_not_answer_is_named(tree: Path, tmp_path: Path) -> None:
+    """In a process of its own: dask's threads stay, and tests that fork want none."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-    options = ConvertOptions(backend="dask", scheduler=address)
-    with pytest.raises(WorkerError, match=f"{address}: no dask scheduler answers: "):
-        convert_dataset(tree, tmp_path / "pack", options)
-    assert [path.name for path in (tmp_path / "pack" / ".packer").iterdir()] == ["plan.json"]
+    pack = tmp_path / "pack"
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        IMPATIENT,
+        "convert",
+        str(tree),
+        "-o",
+        str(pack),
+    ]
+    command += ["--backend", "dask", "--scheduler", address]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert run.returncode == 1
+    assert f"{address}: no dask scheduler answers: " in run.stderr
+    assert "Traceback" not in run.stderr
+    assert [path.name for path in (pack / ".packer").iterdir()] == ["plan.json"]

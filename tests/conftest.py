@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,18 @@ def draw_jpeg(seed: int, width: int, height: int) -> bytes:
     bottom = corners[1, 0] * (1 - x) + corners[1, 1] * x
     pixels = top * (1 - y) + bottom * y + generator.normal(0, 4, (height, width, 1))
     return bytes(simplejpeg.encode_jpeg(pixels.clip(0, 255).astype(np.uint8), quality=85))
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """Whatever was converted or read: a thread that stays would forbid a later loop to fork."""
+    before = set(threading.enumerate())
+    yield
+    if set(threading.enumerate()) - before:
+        gc.collect()  # of a loop that the test's own variables kept
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)  # loky's end by themselves, some time after its processes
+    assert set(threading.enumerate()) - before == set()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from packer.errors import ImageError, PackerError
@@ -73,30 +74,32 @@ def make_batch(task: BatchTask) -> BatchResult:
         PackerError: A picture cannot be stored, and `task.fail` is set; the message names it.
     """
     result = BatchResult(ends=task.ends)
-    files = read_ahead(task.source, [slot.path for slot in task.slots])
-    for slot, data in zip(task.slots, files, strict=True):
-        try:
-            if isinstance(data, ImageError):
-                raise data
-            result.read += len(data)
-            picture = transcode(data, task.images, posixpath.splitext(display_path(slot.path))[1])
-        except ImageError as error:
-            if task.fail:
-                raise PackerError(f"{display_path(slot.path)}: {error.message}") from error
-            result.skips.append(Skip(slot.number, slot.path, error.reason, error.detail))
-            continue
-        for note in picture.notes:
-            result.notes[note] += 1
-        result.samples.append(
-            Sample(
-                slot=slot.number,
-                path=slot.path,
-                label=slot.label,
-                width=picture.width,
-                height=picture.height,
-                payloads={"image": picture.payload},
+    with closing(read_ahead(task.source, [slot.path for slot in task.slots])) as files:
+        for slot, data in zip(task.slots, files, strict=True):
+            try:
+                if isinstance(data, ImageError):
+                    raise data
+                result.read += len(data)
+                picture = transcode(
+                    data, task.images, posixpath.splitext(display_path(slot.path))[1]
+                )
+            except ImageError as error:
+                if task.fail:
+                    raise PackerError(f"{display_path(slot.path)}: {error.message}") from error
+                result.skips.append(Skip(slot.number, slot.path, error.reason, error.detail))
+                continue
+            for note in picture.notes:
+                result.notes[note] += 1
+            result.samples.append(
+                Sample(
+                    slot=slot.number,
+                    path=slot.path,
+                    label=slot.label,
+                    width=picture.width,
+                    height=picture.height,
+                    payloads={"image": picture.payload},
+                )
             )
-        )
     return result
 
 

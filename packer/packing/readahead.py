@@ -8,13 +8,11 @@ waiting is measured, a few files at the start of a batch.
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from packer.errors import ImageError
@@ -33,14 +31,21 @@ SLOW_SECONDS = 1e-4
 #: Batches after which waiting is measured again once it was found to be long.
 PROBE_EVERY = 32
 
+#: Batches until waiting is measured again.
+_batches_to_probe = 0
+
 #: A file's bytes, or why it cannot be read.
 Read: TypeAlias = "bytes | ImageError"
 
 
-def read_ahead(source: Source, paths: Sequence[bytes]) -> Iterator[Read]:
-    """The files in order, read when they are asked for or, where that takes long, before."""
-    state = _state()
-    if state.batches_to_probe == 0:
+def read_ahead(source: Source, paths: Sequence[bytes]) -> Generator[Read]:
+    """The files in order, read when they are asked for or, where that takes long, before.
+
+    Close it where it may be left half-way: its threads end with it.
+    """
+    global _batches_to_probe  # noqa: PLW0603 - what a process remembers from batch to batch
+    left = _batches_to_probe  # once, as the threads of one process share it
+    if left == 0:
         first, paths = paths[:PROBE], paths[PROBE:]
         waits = []
         for path in first:
@@ -50,27 +55,32 @@ def read_ahead(source: Source, paths: Sequence[bytes]) -> Iterator[Read]:
             yield data
         # The median, as any one may have been interrupted by another process.
         slow = bool(waits) and statistics.median(waits) > SLOW_SECONDS
-        state.batches_to_probe = PROBE_EVERY if slow else 0
+        left = PROBE_EVERY if slow else 0
     else:
-        state.batches_to_probe -= 1
-    if state.batches_to_probe:
-        yield from _in_threads(source, paths, state.threads)
+        left -= 1
+    _batches_to_probe = left
+    if left:
+        yield from _in_threads(source, paths)
     else:
         for path in paths:
             yield _read(source, path)
 
 
-def _in_threads(
-    source: Source, paths: Sequence[bytes], threads: ThreadPoolExecutor
-) -> Iterator[Read]:
+def _in_threads(source: Source, paths: Sequence[bytes]) -> Iterator[Read]:
     edge = min(len(paths), THREADS * FIRST_GROUP)
     groups = deque(paths[at : min(at + FIRST_GROUP, edge)] for at in range(0, edge, FIRST_GROUP))
     groups.extend(paths[at : at + GROUP] for at in range(edge, len(paths), GROUP))
     waiting: deque[Future[list[Read]]] = deque()
-    while groups or waiting:
-        while groups and len(waiting) < THREADS:
-            waiting.append(threads.submit(_read_group, source, groups.popleft()))
-        yield from waiting.popleft().result()
+    # Threads of this batch alone: 2 ms for their start, but none outlives a conversion in somebody
+    # else's process, where they would forbid a fork.
+    with ThreadPoolExecutor(THREADS, "packer-ahead") as threads:
+        try:
+            while groups or waiting:
+                while groups and len(waiting) < THREADS:
+                    waiting.append(threads.submit(_read_group, source, groups.popleft()))
+                yield from waiting.popleft().result()
+        finally:  # left half-way: what has not begun need not begin
+            threads.shutdown(cancel_futures=True)
 
 
 def _read_group(source: Source, paths: Sequence[bytes]) -> list[Read]:
@@ -82,24 +92,3 @@ def _read(source: Source, path: bytes) -> Read:
         return source.read(path)
     except ImageError as error:
         return error
-
-
-@dataclass
-class _State:
-    """What a process remembers from batch to batch."""
-
-    pid: int
-    threads: ThreadPoolExecutor
-    batches_to_probe: int = 0
-
-
-_shared: _State | None = None
-
-
-def _state() -> _State:
-    """This process's; a forked child starts its own."""
-    global _shared  # noqa: PLW0603 - threads last as long as the process, and are its own
-    if _shared is None or _shared.pid != os.getpid():
-        # Threads start when they are first needed.
-        _shared = _State(os.getpid(), ThreadPoolExecutor(THREADS, "packer-read"))
-    return _shared

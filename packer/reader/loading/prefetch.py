@@ -101,7 +101,12 @@ class Prefetch:
         self._device = device
         self._coming: deque[_Coming] = deque()
         self._closed = False
-        self._ask(ahead)
+        try:
+            self._ask(ahead)
+        except BaseException:
+            # Interrupted while a thread starts, Python does not know of it and would not end it.
+            self.close()
+            raise
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self

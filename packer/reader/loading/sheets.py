@@ -9,6 +9,7 @@ holds them, and when that array goes, the memory comes back.
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -76,7 +77,8 @@ class Lending(Generic[S]):
 
     Args:
         make: Makes one.
-        keep: How many to keep while nobody needs them.
+        keep: How many to keep while nobody needs them, and of how many to wait for the end; of more
+            the oldest are let go, as somebody collects them.
         drop: Is given those beyond.
     """
 
@@ -87,33 +89,42 @@ class Lending(Generic[S]):
         self._keep = keep
         self._drop = drop
         self._free: list[S] = []
-        self._watched: dict[int, weakref.ref[Array]] = {}
+        self._lent: dict[int, tuple[weakref.ref[Array], S]] = {}
+        self._ended: deque[weakref.ref[Array]] = deque()
 
     def take(self) -> S:
         """One that nobody uses."""
+        self._collect()
         try:
-            return self._free.pop()  # in one step: arrays die in any thread
+            return self._free.pop()  # in one step, as others below: loops run in any thread
         except IndexError:
             return self._make()
 
     def lend(self, thing: S, array: Array) -> None:
         """Take `thing` back when `array` is gone."""
-        lender = weakref.ref(self)  # a loader that was dropped must not live on in its tensors
-
-        def gone(reference: weakref.ref[Array]) -> None:
-            there = lender()
-            if there is not None:
-                there._watched.pop(id(reference), None)
-                there.give_back(thing)
-
-        reference = weakref.ref(array, gone)
-        self._watched[id(reference)] = reference
+        # No code of ours runs when an array dies: Python prints what is raised there and goes on,
+        # so that a Ctrl-C which fell into it would be lost.
+        reference = weakref.ref(array, self._ended.append)
+        self._lent[id(reference)] = reference, thing
+        self._collect()
+        while len(self._lent) > self._keep:
+            self._let_go(self._lent.pop(next(iter(self._lent)))[1])
 
     def give_back(self, thing: S) -> None:
         """Nobody uses it any more."""
         if len(self._free) < self._keep:
             self._free.append(thing)
-        elif self._drop is not None:
+        else:
+            self._let_go(thing)
+
+    def _collect(self) -> None:
+        while self._ended:
+            lent = self._lent.pop(id(self._ended.popleft()), None)
+            if lent is not None:  # else it ended just when it was let go
+                self.give_back(lent[1])
+
+    def _let_go(self, thing: S) -> None:
+        if self._drop is not None:
             self._drop(thing)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import numpy as np
@@ -86,9 +87,20 @@ def test_no_more_is_kept_than_was_asked_for() -> None:
     sheets = HeapSheets(LAYOUT, 2)
     many = [written(sheets, number) for number in range(8)]
     assert [int(tensor[0, 0, 0, 0]) for tensor in many] == list(range(8))
+    lending = sheets._lending
+    assert len(lending._lent) == 2  # the other six end with their tensors
     del many
-    assert len(sheets._lending._free) == 2
-    assert not sheets._lending._watched
+    written(sheets, 8)
+    assert len(lending._free) + len(lending._lent) == 2
+
+
+def test_an_interrupt_cannot_fall_into_what_runs_when_an_array_dies() -> None:
+    """Python would print the KeyboardInterrupt of a Ctrl-C and go on."""
+    lending = Lending(lambda: "thing", 1)
+    array = np.zeros(1)
+    lending.lend(lending.take(), array)
+    [(reference, _)] = lending._lent.values()
+    assert isinstance(reference.__callback__, types.BuiltinMethodType)
 
 
 def test_what_is_too_much_is_dropped() -> None:
@@ -97,7 +109,9 @@ def test_what_is_too_much_is_dropped() -> None:
     arrays = [np.zeros(1), np.zeros(1)]
     for array in arrays:
         lending.lend(lending.take(), array)
+    assert dropped == ["thing"]
     del arrays, array
+    lending.take()
     assert dropped == ["thing"]
 
 

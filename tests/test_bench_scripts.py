@@ -6,8 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+import torch
+
+MakeTree = Callable[..., Path]
 ROOT = Path(__file__).parent.parent
 
 
@@ -51,3 +56,30 @@ def test_shuffles_hold_what_they_promise(tmp_path: Path) -> None:
     verdicts = [line for line in text.splitlines() if "a seed each" in line]
     assert verdicts[0].startswith("random") and "within two standard errors" in verdicts[0]
     assert verdicts[1].startswith("sorted") and "more than two standard errors" in verdicts[1]
+
+
+def test_a_gpus_case_runs_without_one(make_tree: MakeTree, tmp_path: Path) -> None:
+    """On the CPU, to know that the script works; without --device cpu it says what is missing."""
+    packer = [sys.executable, "-m", "packer", "convert", str(make_tree(classes=2, each=2))]
+    subprocess.run([*packer, "--out", str(tmp_path / "pack"), "--jobs", "1"], check=True)
+    small = ["--size", "32", "--batch-size", "2", "--seconds", "0", "--warm", "0", "--rounds", "1"]
+    report = tmp_path / "report.json"
+    arguments = [str(tmp_path / "pack"), *small, "--cases", "model", "loader", "plain"]
+    text = run("bench_gpu.py", *arguments, "--device", "cpu", "--json", str(report))
+    assert [line.split()[0] for line in text.splitlines()[1:]] == ["model", "loader", "plain"]
+    rates = json.loads(report.read_text())["images_per_second"]
+    assert all(rate > 0 for values in rates.values() for rate in values)
+    if not torch.cuda.is_available():
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            run("bench_gpu.py", *arguments)
+        assert "finds no CUDA device" in caught.value.stderr
+
+
+def test_the_gpus_model_is_resnet_50() -> None:
+    """Its parameters, counted: 25,557,032 with 1,000 classes, as torchvision's."""
+    code = (
+        "from _resnet50 import resnet50\n"
+        "print(sum(part.numel() for part in resnet50(1000).parameters()))"
+    )
+    found = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT / "scripts", text=True)
+    assert found.split() == ["25557032"]

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from packer import registry
 from packer.against import compare_source
 from packer.errors import DamageError, ImageError, PackerError
@@ -189,7 +191,7 @@ def _read_batch(task: _ReadTask) -> list[str]:
         return [error.message]
     for sample in samples:
         try:
-            payload = task.payloads.cut(span, sample, image.name)
+            payload = task.payloads.cut([span], np.array([sample]), image.name)[0]
             if task.decode and payload is not None:
                 width, height = (int(pack.index[name][sample]) for name in ("width", "height"))
                 registry.load("codecs", str(image.codec)).decode(payload, width, height)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,16 @@ def draw_jpeg(seed: int, width: int, height: int) -> bytes:
     bottom = corners[1, 0] * (1 - x) + corners[1, 1] * x
     pixels = top * (1 - y) + bottom * y + generator.normal(0, 4, (height, width, 1))
     return bytes(simplejpeg.encode_jpeg(pixels.clip(0, 255).astype(np.uint8), quality=85))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ctrl_c_works() -> Iterator[None]:
+    """Also where a shell started the tests in its background: it ignores SIGINT there, and so would
+    every process that a test interrupts.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "_stream.h"
+
 #define CHANNELS 3
 
 typedef struct {
@@ -21,13 +23,19 @@ static void cut_pictures(const Py_buffer *pictures, Py_ssize_t count, const Plac
                          Py_ssize_t rows, Py_ssize_t columns, char *out)
 {
     size_t line = (size_t)(place->width * CHANNELS), wanted = (size_t)(columns * CHANNELS);
+    int streamed = wanted * (size_t)rows >= STREAM_FROM;
     for (Py_ssize_t number = 0; number < count; number++) {
         const char *from = (const char *)pictures[number].buf + place->top * line;
         from += place->left * CHANNELS;
         for (Py_ssize_t row = 0; row < rows; row++, from += line, out += wanted) {
-            memcpy(out, from, wanted);
+            if (streamed) {
+                stream_copy(out, from, wanted);
+            } else {
+                memcpy(out, from, wanted);
+            }
         }
     }
+    stream_end();
 }
 
 /* Whether the rectangle lies inside of pictures of this size. */

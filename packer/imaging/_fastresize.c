@@ -22,6 +22,8 @@
 #include <string.h>
 #include <tmmintrin.h>
 
+#include "_stream.h"
+
 #define CHANNELS 3
 #define LEVEL_BITS 7 /* 255 << 7 is the most that fits into 15 bits */
 #define ONE 32768    /* a weight of one, in pmulhrsw's terms */
@@ -49,6 +51,7 @@ typedef struct {
     uint8_t *data; /* without gaps */
     int width, height;
     int mirrored;
+    int streamed; /* whether it goes past the caches */
 } Target;
 
 static void filter_free(Filter *filter)
@@ -236,6 +239,8 @@ static int resize(const Source *source, const Target *target)
     Filter rows = {0}, columns = {0};
     __m128i *paired = NULL;
     int16_t *line = NULL;
+    uint8_t *made = NULL;
+    size_t row_bytes = (size_t)target->width * CHANNELS;
     int pairs = 0, done = filter_make(&rows, source->height, target->height) &&
                           filter_make(&columns, source->width, target->width);
     if (done) {
@@ -246,7 +251,8 @@ static int resize(const Source *source, const Target *target)
         paired = pair_weights(&columns, target->width, pairs);
         /* Vectors reach behind the line's end, where weights are zero. */
         line = calloc(((size_t)source->width + 2 * pairs) * CHANNELS + LANES, sizeof *line);
-        done = paired != NULL && line != NULL;
+        made = malloc(row_bytes);
+        done = paired != NULL && line != NULL && made != NULL;
     }
     for (int row = 0; done && row < target->height; row++) {
         const int16_t *weights = rows.weights + (size_t)row * rows.taps;
@@ -254,10 +260,15 @@ static int resize(const Source *source, const Target *target)
         while (taps > 1 && weights[taps - 1] == 0) {
             taps--;
         }
+        uint8_t *to = target->data + (size_t)row * row_bytes;
         add_rows(source, rows.first[row], taps, weights, line);
-        make_row(line, &columns, paired, pairs, target->width,
-                 target->data + (size_t)row * target->width * CHANNELS);
+        make_row(line, &columns, paired, pairs, target->width, target->streamed ? made : to);
+        if (target->streamed) {
+            stream_copy(to, made, row_bytes);
+        }
     }
+    stream_end();
+    free(made);
     free(line);
     free(paired);
     filter_free(&columns);
@@ -275,20 +286,23 @@ static int is_picture(const Py_buffer *view)
 }
 
 PyDoc_STRVAR(resize_doc,
-             "resize(pixels, out, mirrored) -> None\n\n"
+             "resize(pixels, out, mirrored, streamed) -> None\n\n"
              "Resize pixels to the size of `out`.\n\n"
              "Args:\n"
              "    pixels: H\303\227W\303\2273 uint8; rows may lie apart, pixels not.\n"
              "    out: As pixels, C-contiguous; shares no memory with them.\n"
-             "    mirrored: Mirror left and right as well.\n\n"
+             "    mirrored: Mirror left and right as well.\n"
+             "    streamed: Write past the caches, if it is not small: others come before it is "
+             "looked at.\n\n"
              "Raises:\n"
              "    ValueError: Not such buffers, or a side shrinks more than MOST_SHRINKING "
              "times.\n");
 
-static PyObject *resize_views(const Py_buffer *pixels, const Py_buffer *out, int mirrored)
+static PyObject *resize_views(const Py_buffer *pixels, const Py_buffer *out, int mirrored,
+                              int streamed)
 {
     Source source = {pixels->buf, 0, 0, 0};
-    Target target = {out->buf, 0, 0, mirrored};
+    Target target = {out->buf, 0, 0, mirrored, streamed && (size_t)out->len >= STREAM_FROM};
     int done;
     if (!is_picture(pixels) || !is_picture(out)) {
         PyErr_SetString(PyExc_ValueError, "not H\303\227W\303\2273 uint8");
@@ -317,14 +331,14 @@ static PyObject *py_resize(PyObject *module, PyObject *arguments)
 {
     PyObject *from, *to, *result = NULL;
     Py_buffer pixels, out;
-    int mirrored;
+    int mirrored, streamed;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "OOp", &from, &to, &mirrored) ||
+    if (!PyArg_ParseTuple(arguments, "OOpp", &from, &to, &mirrored, &streamed) ||
         PyObject_GetBuffer(from, &pixels, PyBUF_STRIDES) < 0) {
         return NULL;
     }
     if (PyObject_GetBuffer(to, &out, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) == 0) {
-        result = resize_views(&pixels, &out, mirrored);
+        result = resize_views(&pixels, &out, mirrored, streamed);
         PyBuffer_Release(&out);
     }
     PyBuffer_Release(&pixels);

@@ -31,7 +31,8 @@ def resize(
         pixels: H×W×3 uint8.
         width: At least 1.
         height: At least 1.
-        out: Where to write; height×width×3 uint8, C-contiguous.
+        out: Where to write; height×width×3 uint8, C-contiguous. Part of a mini-batch: it is written
+            past the processor's caches, as more is written before it is looked at.
         mirrored: Swap left and right afterwards.
 
     Returns:
@@ -49,22 +50,24 @@ def resize(
         return out
     native = _native()
     if native is not None:
-        room = np.empty((height, width, 3), np.uint8) if out is None else out
-        return _with_extension(native, pixels, room, mirrored)
+        if out is None:
+            out = np.empty((height, width, 3), np.uint8)
+            return _with_extension(native, pixels, out, mirrored, streamed=False)
+        return _with_extension(native, pixels, out, mirrored, streamed=True)
     resized = _resizer()(pixels, width, height, out)
     if mirrored:
-        mirror(resized)
+        mirror(resized, resized)
     return resized
 
 
-def mirror(pixels: Array) -> None:
-    """Mirror left and right in place: H×W×3 uint8 or float32, C-contiguous."""
+def mirror(pixels: Array, out: Array) -> None:
+    """Mirror left and right: H×W×3 uint8 or float32, `out` C-contiguous; both may be the same."""
     try:
         cv2 = load_cv2()
     except MissingDependency:
-        pixels[...] = pixels[:, ::-1].copy()
+        out[...] = pixels[:, ::-1].copy()
     else:
-        cv2.flip(pixels, 1, dst=pixels)
+        cv2.flip(pixels, 1, dst=out)
 
 
 def is_native() -> bool:
@@ -81,7 +84,9 @@ def _native() -> ModuleType | None:
     return _fastresize
 
 
-def _with_extension(native: ModuleType, pixels: Pixels, out: Pixels, mirrored: bool) -> Pixels:
+def _with_extension(
+    native: ModuleType, pixels: Pixels, out: Pixels, mirrored: bool, streamed: bool
+) -> Pixels:
     if pixels.strides[1:] != (3, 1):
         pixels = np.ascontiguousarray(pixels)
     # It shrinks so much at a time; a thumbnail of a huge picture takes several turns.
@@ -89,9 +94,9 @@ def _with_extension(native: ModuleType, pixels: Pixels, out: Pixels, mirrored: b
     while pixels.shape[0] > most * out.shape[0] or pixels.shape[1] > most * out.shape[1]:
         sides = zip(out.shape[:2], pixels.shape[:2], strict=True)
         smaller = np.empty((*(max(side, -(-had // most)) for side, had in sides), 3), np.uint8)
-        native.resize(pixels, smaller, False)
+        native.resize(pixels, smaller, False, False)
         pixels = smaller
-    native.resize(pixels, out, mirrored)
+    native.resize(pixels, out, mirrored, streamed)
     return out
 
 

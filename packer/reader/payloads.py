@@ -111,8 +111,10 @@ class Payloads:
         found: list[memoryview | None] = [None] * len(wanted)
         for run in runs:
             span = Span(run.start, self.files.read(run.shard, run.start, run.stop - run.start))
-            for place in run.members:
-                found[place] = self.cut(span, int(wanted[place]), field)
+            members = list(run.members)
+            payloads = self.cut([span] * len(members), wanted[members], field)
+            for place, payload in zip(members, payloads, strict=True):
+                found[place] = payload
         return found
 
     def span(self, batch: int) -> Span:
@@ -139,19 +141,38 @@ class Payloads:
         for batch in batches.tolist():
             self.files.advise(*self._place(batch))
 
-    def cut(self, span: Span, sample: int, field: str) -> memoryview | None:
-        """One sample's field out of the span that holds it, checked; None if it lacks the field.
+    def cut(self, spans: Sequence[Span], samples: Array, field: str) -> list[memoryview | None]:
+        """One field of some samples out of the spans that hold them, checked; None where a sample
+        lacks it.
+
+        Args:
+            spans: One a sample.
+            samples: int64, their numbers.
+            field: Name of the field.
 
         Raises:
-            DamagedSample: Its checksum differs.
+            DamagedSample: A checksum differs.
         """
-        offset = int(self.pack.index[f"{field}.offset"][sample])
-        if offset == ABSENT:
-            return None
-        start = offset - span.offset
-        payload = span.data[start : start + int(self.pack.index[f"{field}.size"][sample])]
-        self._check(payload, sample, field)
-        return payload
+        index, checked = self.pack.index, self._checked_of(field)
+        passed = np.zeros(len(samples), np.bool_) if self.verify == "always" else checked[samples]
+        found: list[memoryview | None] = []
+        for span, offset, size, passes, sample in zip(
+            spans,
+            index[f"{field}.offset"][samples].tolist(),
+            index[f"{field}.size"][samples].tolist(),
+            passed.tolist(),
+            samples.tolist(),
+            strict=True,
+        ):
+            if offset == ABSENT:
+                found.append(None)
+                continue
+            payload = span.data[offset - span.offset : offset - span.offset + size]
+            if not passes:
+                self._check(payload, sample, field)
+                checked[sample] = True
+            found.append(payload)
+        return found
 
     def _place(self, batch: int) -> tuple[int, int, int]:
         index = self.pack.index
@@ -169,20 +190,20 @@ class Payloads:
             name: np.zeros(len(self.pack), np.bool_) for name in self.pack.stored_fields()
         }
 
-    def _check(self, payload: memoryview, sample: int, field: str) -> None:
+    def _checked_of(self, field: str) -> Array:
+        """bool, one a sample: whether this process has compared its checksum."""
         if self._pid != os.getpid() or self._changes != self.files.changes:
             self._start()  # what a parent, or another file, was checked for does not count
             self._changes = self.files.changes
-        checked = self._checked[field]
-        if checked[sample] and self.verify == "first":
-            return
+        return self._checked[field]
+
+    def _check(self, payload: memoryview, sample: int, field: str) -> None:
         if zlib.crc32(payload) != int(self.pack.index[f"{field}.crc32"][sample]):
             raise DamagedSample(
                 f"{self.pack.describe(sample, field)}: its checksum differs",
                 self.pack.verify_hint(),
                 sample,
             )
-        checked[sample] = True
 
 
 def merge_runs(shards: Array, offsets: Array, sizes: Array, gap: int = MERGE_GAP) -> Iterator[Run]:

@@ -74,13 +74,18 @@ class WindowBuffer:
         if not self._keeps:
             self._read_apart(np.flatnonzero(whole), samples, field, found, announced=True)
             return found
-        for place in np.flatnonzero(whole).tolist():
-            batch, sample = int(batches[place]), int(samples[place])
-            span = self._spans.get(batch)
-            if span is None:
-                span = self._spans[batch] = self._payloads.span(batch)
-            found[place] = self._payloads.cut(span, sample, field)
+        inside = np.flatnonzero(whole)
+        spans = [self._span(batch) for batch in batches[inside].tolist()]
+        payloads = self._payloads.cut(spans, samples[inside], field)
+        for place, payload in zip(inside.tolist(), payloads, strict=True):
+            found[place] = payload
         return found
+
+    def _span(self, batch: int) -> Span:
+        span = self._spans.get(batch)
+        if span is None:
+            span = self._spans[batch] = self._payloads.span(batch)
+        return span
 
     def _read_apart(
         self,

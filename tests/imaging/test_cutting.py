@@ -38,6 +38,20 @@ def test_as_slices_of_arrays(data: st.DataObject) -> None:
 
 
 @needs_extension
+@pytest.mark.parametrize("columns", [*range(100, 118), 120])
+def test_large_ones_too_and_nothing_beside(columns: int) -> None:
+    """They are written past the caches, wherever their rows begin."""
+    pictures = pictures_of(2, 140, 120)
+    expected = pictures[:, 5:135, :columns]
+    for start in range(17):
+        memory = np.full(expected.size + 40, 77, np.uint8)
+        out = memory[start : start + expected.size].reshape(expected.shape)
+        assert cut_all(bytes_of(pictures), (120, 140), Region(5, 0, 130, columns), out)
+        assert np.array_equal(out, expected)
+        assert (memory[:start] == 77).all() and (memory[start + expected.size :] == 77).all()
+
+
+@needs_extension
 @pytest.mark.parametrize("odd", [None, memoryview(bytes(10)), memoryview(bytes(9 * 8 * 3 + 1))])
 def test_nothing_is_copied_if_one_cannot_be(odd: memoryview | None) -> None:
     payloads = bytes_of(pictures_of(3, 9, 8))

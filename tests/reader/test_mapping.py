@@ -68,9 +68,31 @@ def test_a_file_cut_short_is_an_answer_and_no_signal(path: Path, descriptor: int
     assert content_of(whole.range(10, mmap.PAGESIZE)) == CONTENT[10 : mmap.PAGESIZE + 10]
 
 
+def test_pages_are_asked_for_before_they_are_fetched(
+    descriptor: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fetching takes eighty times as long. Where the file is another user's, asking tells nothing:
+    its pages are fetched.
+    """
+    ours = Mapping(descriptor, resident=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        theirs = Mapping(descriptor, resident=False)
+    monkeypatch.setattr(mapping, "_POPULATE_READ", 9999)  # fails
+    assert content_of(ours.range(0, len(CONTENT))) == CONTENT
+    assert theirs.range(0, len(CONTENT)) is None
+
+
+def test_pages_that_are_not_there_are_fetched(path: Path, descriptor: int) -> None:
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    assert content_of(Mapping(descriptor, resident=False).range(3, 9000)) == CONTENT[3:9003]
+
+
 def test_a_kernel_that_cannot_tell(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before Linux 5.14."""
     monkeypatch.setattr(mapping, "_POPULATE_READ", 9999)
+    monkeypatch.setattr(mapping, "_is_in_memory", lambda place, length: False)
     assert Mapping(descriptor, resident=False).range(0, 10) is None
     assert content_of(Mapping(descriptor, resident=True).range(0, 10)) == CONTENT[:10]
 

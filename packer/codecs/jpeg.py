@@ -65,7 +65,7 @@ def decode_region(
     """
     if not region.is_whole(width, height):
         room = np.empty((region.height, region.width, 3), np.uint8) if out is None else out
-        if decode_jpeg(payload, (width, height), region, room, streamed=out is not None):
+        if decode_jpeg(payload, (width, height), region, room):
             return room
     shape = -(-height // region.divisor), -(-width // region.divisor)
     whole = out if region.is_whole(width, height) else None

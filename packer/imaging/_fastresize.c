@@ -22,8 +22,6 @@
 #include <string.h>
 #include <tmmintrin.h>
 
-#include "_stream.h"
-
 #define CHANNELS 3
 #define LEVEL_BITS 7 /* 255 << 7 is the most that fits into 15 bits */
 #define ONE 32768    /* a weight of one, in pmulhrsw's terms */
@@ -51,8 +49,9 @@ typedef struct {
     uint8_t *data; /* without gaps */
     int width, height;
     int mirrored;
-    int streamed; /* whether it goes past the caches */
 } Target;
+
+#include "_fastresize_avx2.h"
 
 static void filter_free(Filter *filter)
 {
@@ -102,9 +101,10 @@ static int filter_make(Filter *filter, int from, int to)
 
 /* One row of the target's height, 128 a level: the sum of `taps` rows by their weights. */
 WITH_SSSE3 static void add_rows(const Source *source, int first, int taps, const int16_t *weights,
-                                int16_t *line)
+                                int wide, int16_t *line)
 {
-    int count = source->width * CHANNELS, place = 0;
+    int count = source->width * CHANNELS;
+    int place = wide ? add_rows_wide(source, first, taps, weights, line) : 0;
     const uint8_t *top = source->data + first * source->row_stride;
     for (; place + 16 <= count; place += 16) {
         const uint8_t *at = top + place;
@@ -132,16 +132,19 @@ WITH_SSSE3 static void add_rows(const Source *source, int first, int taps, const
     }
 }
 
-/* Columns' weights as they are multiplied: two pixels of three channels in each vector. */
-static __m128i *pair_weights(const Filter *filter, int places, int pairs)
+/* Columns' weights as they are multiplied: two pixels of three channels in each vector. The first
+ * `wide` places are in the order of make_row_wide. */
+static __m128i *pair_weights(const Filter *filter, int places, int pairs, int wide)
 {
     __m128i *paired = calloc((size_t)places * pairs, sizeof *paired);
     for (int place = 0; paired != NULL && place < places; place++) {
         const int16_t *weights = filter->weights + (size_t)place * filter->taps;
-        int16_t *lanes = (int16_t *)(paired + (size_t)place * pairs);
         for (int tap = 0; tap < filter->taps && tap < 2 * pairs; tap++) {
+            size_t at = place < wide ? wide_index(place, tap / 2, pairs)
+                                     : (size_t)place * pairs + tap / 2;
+            int16_t *lanes = (int16_t *)(paired + at) + tap % 2 * CHANNELS;
             for (int channel = 0; channel < CHANNELS; channel++) {
-                lanes[tap / 2 * LANES + tap % 2 * CHANNELS + channel] = weights[tap];
+                lanes[channel] = weights[tap];
             }
         }
     }
@@ -205,15 +208,15 @@ add_columns(const int16_t *line, const int *first, const __m128i *weights, int p
 
 /* The same with the number of pairs known to the compiler where it is a usual one: 1 where columns
  * grow, 2 down to half of their number. */
-WITH_SSSE3 static void make_row(const int16_t *line, const Filter *filter, const __m128i *paired,
+WITH_SSSE3 static void make_row(const int16_t *line, const int *first, const __m128i *paired,
                                 int pairs, int width, uint8_t *row)
 {
     if (pairs == 1) {
-        add_columns(line, filter->first, paired, 1, width, row);
+        add_columns(line, first, paired, 1, width, row);
     } else if (pairs == 2) {
-        add_columns(line, filter->first, paired, 2, width, row);
+        add_columns(line, first, paired, 2, width, row);
     } else {
-        add_columns(line, filter->first, paired, pairs, width, row);
+        add_columns(line, first, paired, pairs, width, row);
     }
 }
 
@@ -234,13 +237,13 @@ static void filter_mirror(Filter *filter, int places)
     }
 }
 
-static int resize(const Source *source, const Target *target)
+static int resize(const Source *source, const Target *target, int wide)
 {
     Filter rows = {0}, columns = {0};
     __m128i *paired = NULL;
     int16_t *line = NULL;
-    uint8_t *made = NULL;
     size_t row_bytes = (size_t)target->width * CHANNELS;
+    int first = wide ? target->width / WIDE * WIDE : 0; /* of the pixels that are made singly */
     int pairs = 0, done = filter_make(&rows, source->height, target->height) &&
                           filter_make(&columns, source->width, target->width);
     if (done) {
@@ -248,11 +251,10 @@ static int resize(const Source *source, const Target *target)
         if (target->mirrored) {
             filter_mirror(&columns, target->width);
         }
-        paired = pair_weights(&columns, target->width, pairs);
+        paired = pair_weights(&columns, target->width, pairs, first);
         /* Vectors reach behind the line's end, where weights are zero. */
         line = calloc(((size_t)source->width + 2 * pairs) * CHANNELS + LANES, sizeof *line);
-        made = malloc(row_bytes);
-        done = paired != NULL && line != NULL && made != NULL;
+        done = paired != NULL && line != NULL;
     }
     for (int row = 0; done && row < target->height; row++) {
         const int16_t *weights = rows.weights + (size_t)row * rows.taps;
@@ -261,14 +263,13 @@ static int resize(const Source *source, const Target *target)
             taps--;
         }
         uint8_t *to = target->data + (size_t)row * row_bytes;
-        add_rows(source, rows.first[row], taps, weights, line);
-        make_row(line, &columns, paired, pairs, target->width, target->streamed ? made : to);
-        if (target->streamed) {
-            stream_copy(to, made, row_bytes);
+        add_rows(source, rows.first[row], taps, weights, wide, line);
+        if (wide) {
+            make_row_wide(line, columns.first, paired, pairs, target->width, to);
         }
+        make_row(line, columns.first + first, paired + (size_t)first * pairs, pairs,
+                 target->width - first, to + first * CHANNELS);
     }
-    stream_end();
-    free(made);
     free(line);
     free(paired);
     filter_free(&columns);
@@ -286,23 +287,22 @@ static int is_picture(const Py_buffer *view)
 }
 
 PyDoc_STRVAR(resize_doc,
-             "resize(pixels, out, mirrored, streamed) -> None\n\n"
+             "resize(pixels, out, mirrored, narrow=False) -> None\n\n"
              "Resize pixels to the size of `out`.\n\n"
              "Args:\n"
              "    pixels: H\303\227W\303\2273 uint8; rows may lie apart, pixels not.\n"
              "    out: As pixels, C-contiguous; shares no memory with them.\n"
              "    mirrored: Mirror left and right as well.\n"
-             "    streamed: Write past the caches, if it is not small: others come before it is "
-             "looked at.\n\n"
+             "    narrow: Do as on a processor without AVX2; the result is the same.\n\n"
              "Raises:\n"
              "    ValueError: Not such buffers, or a side shrinks more than MOST_SHRINKING "
              "times.\n");
 
 static PyObject *resize_views(const Py_buffer *pixels, const Py_buffer *out, int mirrored,
-                              int streamed)
+                              int wide)
 {
     Source source = {pixels->buf, 0, 0, 0};
-    Target target = {out->buf, 0, 0, mirrored, streamed && (size_t)out->len >= STREAM_FROM};
+    Target target = {out->buf, 0, 0, mirrored};
     int done;
     if (!is_picture(pixels) || !is_picture(out)) {
         PyErr_SetString(PyExc_ValueError, "not H\303\227W\303\2273 uint8");
@@ -319,7 +319,7 @@ static PyObject *resize_views(const Py_buffer *pixels, const Py_buffer *out, int
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    done = resize(&source, &target);
+    done = resize(&source, &target, wide);
     Py_END_ALLOW_THREADS
     if (!done) {
         return PyErr_NoMemory();
@@ -331,14 +331,15 @@ static PyObject *py_resize(PyObject *module, PyObject *arguments)
 {
     PyObject *from, *to, *result = NULL;
     Py_buffer pixels, out;
-    int mirrored, streamed;
+    int mirrored, narrow = 0;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "OOpp", &from, &to, &mirrored, &streamed) ||
+    if (!PyArg_ParseTuple(arguments, "OOp|p", &from, &to, &mirrored, &narrow) ||
         PyObject_GetBuffer(from, &pixels, PyBUF_STRIDES) < 0) {
         return NULL;
     }
     if (PyObject_GetBuffer(to, &out, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) == 0) {
-        result = resize_views(&pixels, &out, mirrored, streamed);
+        result = resize_views(&pixels, &out, mirrored,
+                              !narrow && __builtin_cpu_supports("avx2"));
         PyBuffer_Release(&out);
     }
     PyBuffer_Release(&pixels);

@@ -21,8 +21,6 @@
 #error "decoding rectangles needs libjpeg-turbo: IJG's libjpeg has no jpeg_crop_scanline"
 #endif
 
-#include "_stream.h"
-
 #define CHANNELS 3
 /* Rows that are asked for at a time: libjpeg gives at most 2 in one go where the chroma has half
  * the rows, 1 where it has all of them. */
@@ -34,7 +32,6 @@
 typedef struct {
     unsigned char *pixels; /* height rows of width pixels, without gaps */
     JDIMENSION left, top, width, height;
-    int streamed; /* whether they go past the caches */
 } Rectangle;
 
 typedef struct {
@@ -126,15 +123,10 @@ static void read_rows(struct jpeg_decompress_struct *picture, const Rectangle *p
             leave((j_common_ptr)picture); /* cannot be: the data are all in memory */
         }
         for (JDIMENSION row = 0; row < count; row++, next += row_bytes) {
-            if (place->streamed) {
-                stream_copy(next, rows[row] + skipped_bytes, row_bytes);
-            } else {
-                memcpy(next, rows[row] + skipped_bytes, row_bytes);
-            }
+            memcpy(next, rows[row] + skipped_bytes, row_bytes);
         }
         left -= count;
     }
-    stream_end();
 }
 
 /* 1 if the rectangle was decoded without a complaint, else 0. */
@@ -176,7 +168,7 @@ static int decode(const unsigned char *data, size_t size, const Rectangle *place
 }
 
 PyDoc_STRVAR(decode_doc,
-             "decode(payload, out, size, corner, divisor, fast, streamed) -> bool\n\n"
+             "decode(payload, out, size, corner, divisor, fast) -> bool\n\n"
              "Decode a rectangle of a JPEG into `out`.\n\n"
              "Args:\n"
              "    payload: The JPEG.\n"
@@ -184,9 +176,7 @@ PyDoc_STRVAR(decode_doc,
              "    size: (width, height) that the whole picture must have.\n"
              "    corner: (left, top) of the rectangle, counted in pixels after scaling.\n"
              "    divisor: Scale by one over 1, 2, 4 or 8.\n"
-             "    fast: With the fast inverse transform and plain upsampling.\n"
-             "    streamed: Write past the caches, if it is not small: others come before it is "
-             "looked at.\n\n"
+             "    fast: With the fast inverse transform and plain upsampling.\n\n"
              "Returns:\n"
              "    Whether it was decoded without any complaint; if not, `out` holds anything.\n\n"
              "Raises:\n"
@@ -225,11 +215,11 @@ static PyObject *py_decode(PyObject *module, PyObject *arguments)
     PyObject *target;
     Rectangle place;
     Wanted wanted;
-    int size[2], corner[2], streamed, ok, done = 0;
+    int size[2], corner[2], ok, done = 0;
 
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "y*O(ii)(ii)Ipp", &payload, &target, &size[0], &size[1],
-                          &corner[0], &corner[1], &wanted.divisor, &wanted.fast, &streamed)) {
+    if (!PyArg_ParseTuple(arguments, "y*O(ii)(ii)Ip", &payload, &target, &size[0], &size[1],
+                          &corner[0], &corner[1], &wanted.divisor, &wanted.fast)) {
         return NULL;
     }
     if (PyObject_GetBuffer(target, &out, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) < 0) {
@@ -238,7 +228,6 @@ static PyObject *py_decode(PyObject *module, PyObject *arguments)
     }
     ok = take_arguments(&out, size, corner, &place, &wanted);
     if (ok) {
-        place.streamed = streamed && (size_t)out.len >= STREAM_FROM;
         Py_BEGIN_ALLOW_THREADS
         done = decode(payload.buf, (size_t)payload.len, &place, &wanted);
         Py_END_ALLOW_THREADS

@@ -31,8 +31,7 @@ def resize(
         pixels: H×W×3 uint8.
         width: At least 1.
         height: At least 1.
-        out: Where to write; height×width×3 uint8, C-contiguous. Part of a mini-batch: it is written
-            past the processor's caches, as more is written before it is looked at.
+        out: Where to write; height×width×3 uint8, C-contiguous.
         mirrored: Swap left and right afterwards.
 
     Returns:
@@ -50,24 +49,22 @@ def resize(
         return out
     native = _native()
     if native is not None:
-        if out is None:
-            out = np.empty((height, width, 3), np.uint8)
-            return _with_extension(native, pixels, out, mirrored, streamed=False)
-        return _with_extension(native, pixels, out, mirrored, streamed=True)
+        room = np.empty((height, width, 3), np.uint8) if out is None else out
+        return _with_extension(native, pixels, room, mirrored)
     resized = _resizer()(pixels, width, height, out)
     if mirrored:
-        mirror(resized, resized)
+        mirror(resized)
     return resized
 
 
-def mirror(pixels: Array, out: Array) -> None:
-    """Mirror left and right: H×W×3 uint8 or float32, `out` C-contiguous; both may be the same."""
+def mirror(pixels: Array) -> None:
+    """Mirror left and right in place: H×W×3 uint8 or float32, C-contiguous."""
     try:
         cv2 = load_cv2()
     except MissingDependency:
-        out[...] = pixels[:, ::-1].copy()
+        pixels[...] = pixels[:, ::-1].copy()
     else:
-        cv2.flip(pixels, 1, dst=out)
+        cv2.flip(pixels, 1, dst=pixels)
 
 
 def is_native() -> bool:
@@ -84,9 +81,7 @@ def _native() -> ModuleType | None:
     return _fastresize
 
 
-def _with_extension(
-    native: ModuleType, pixels: Pixels, out: Pixels, mirrored: bool, streamed: bool
-) -> Pixels:
+def _with_extension(native: ModuleType, pixels: Pixels, out: Pixels, mirrored: bool) -> Pixels:
     if pixels.strides[1:] != (3, 1):
         pixels = np.ascontiguousarray(pixels)
     # It shrinks so much at a time; a thumbnail of a huge picture takes several turns.
@@ -94,9 +89,9 @@ def _with_extension(
     while pixels.shape[0] > most * out.shape[0] or pixels.shape[1] > most * out.shape[1]:
         sides = zip(out.shape[:2], pixels.shape[:2], strict=True)
         smaller = np.empty((*(max(side, -(-had // most)) for side, had in sides), 3), np.uint8)
-        native.resize(pixels, smaller, False, False)
+        native.resize(pixels, smaller, False)
         pixels = smaller
-    native.resize(pixels, out, mirrored, streamed)
+    native.resize(pixels, out, mirrored)
     return out
 
 

@@ -42,11 +42,7 @@ class Region(NamedTuple):  # not a dataclass: one is made for each picture, in a
 
 
 def decode_jpeg(
-    payload: bytes | memoryview,
-    size: tuple[int, int],
-    region: Region,
-    out: Pixels,
-    streamed: bool = False,
+    payload: bytes | memoryview, size: tuple[int, int], region: Region, out: Pixels
 ) -> bool:
     """Decode a rectangle of a JPEG by the C extension: libjpeg-turbo, its rows and columns only.
 
@@ -55,8 +51,6 @@ def decode_jpeg(
         size: (width, height) that the whole picture must have.
         region: What to decode.
         out: Where to: of the region's size, C-contiguous.
-        streamed: Write it past the processor's caches: it is part of a mini-batch, of which more
-            is written before it is looked at.
 
     Returns:
         Whether it was, without any complaint. If not (there is no extension; another size, other
@@ -66,7 +60,7 @@ def decode_jpeg(
     if native is None:
         return False
     corner = (region.left, region.top)
-    done: bool = native.decode(payload, out, size, corner, region.divisor, region.fast, streamed)
+    done: bool = native.decode(payload, out, size, corner, region.divisor, region.fast)
     return done
 
 

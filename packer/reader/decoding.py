@@ -10,11 +10,12 @@ import numpy as np
 
 from packer.codecs import Codec, ManyCodec, load_codec
 from packer.errors import DamagedSample, ImageError, UsageError, suggestion
+from packer.imaging.fastresize import mirror
 from packer.imaging.region import Region
 from packer.reader.fusing import Fused, fuse
 from packer.reader.hashing import Draws
 from packer.reader.pack import Pack
-from packer.reader.steps import Shape, apply_steps, write_steps
+from packer.reader.steps import Flip, Shape, apply_steps, write_steps
 from packer.reader.transforms import BuiltIn, draw_steps
 from packer.types import Array, Field, Pixels
 
@@ -100,8 +101,10 @@ class Decoder:
         region, steps = fused.region, fused.steps
         direct = out.dtype == np.uint8 and out.flags.c_contiguous
         direct = direct and out.shape == (region.height, region.width, 3)
-        if direct and not steps:
+        if direct and all(isinstance(step, Flip) for step in steps):
             self._decode(codec, payload, sample, region, out)
+            if len(steps) % 2:
+                mirror(out)
         else:
             write_steps(self._decode(codec, payload, sample, region), steps, out)
 

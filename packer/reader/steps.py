@@ -155,11 +155,9 @@ def write_steps(pixels: Pixels, steps: Sequence[Step], out: Array) -> None:
     if not out.flags.c_contiguous:
         out[...] = apply_steps(pixels, steps)
         return
-    mirrored = (len(steps) - 1 - last) % 2 == 1
     if last >= 0:
         steps[last].write(before, out)
-        before = out
-    if mirrored:
-        mirror(before, out)
-    elif last < 0:
+    else:
         out[...] = before
+    if (len(steps) - 1 - last) % 2:
+        mirror(out)

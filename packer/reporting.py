@@ -38,5 +38,8 @@ class Reporter:
     def detail(self, text: str) -> None:
         """One line that only somebody who looks for something wants to see."""
 
+    def scanned(self, files: int) -> None:
+        """Called now and then while a source is scanned: the pictures found so far."""
+
     def progress(self, progress: Progress) -> None:
         """Called after every batch."""

@@ -121,6 +121,14 @@ class BarReporter(StderrReporter):
         super().__init__(quiet=quiet, unit=unit)
         self._bar: Any = None
         self._done = 0
+        self._last = self.start
+
+    def scanned(self, files: int) -> None:
+        """A line now and then: how many there are in all is not known yet."""
+        now = time.monotonic()
+        if now - self._last >= _LOG_SECONDS:
+            self._last = now
+            self._line(f"scanning, {files:,} files so far")
 
     def progress(self, progress: Progress) -> None:
         """Move the bar."""
@@ -163,13 +171,16 @@ class LogReporter(StderrReporter):
         super().__init__(quiet=quiet, unit=unit)
         self._last = self.start
 
+    def scanned(self, files: int) -> None:
+        """A line if the last one is old enough."""
+        if self._is_time():
+            self._dated_line(f"scanning, {files} files so far")
+
     def progress(self, progress: Progress) -> None:
         """A line if the last one is old enough."""
         super().progress(progress)
-        now = time.monotonic()
-        if now - self._last < _LOG_SECONDS:
+        if not self._is_time():
             return
-        self._last = now
         rate, megabytes, left = self._rates(progress)
         images = f" {rate:,.0f} images/s," if self.unit == "images" else ""
         skipped = f" {progress.skipped} skipped," if self.unit == "images" else ""
@@ -189,6 +200,13 @@ class LogReporter(StderrReporter):
                 counts.append(f"{self.last.skipped} skipped")
         counts.append(f"{time.monotonic() - self.start:,.1f} s")
         self._dated_line(f"{said}: {', '.join(counts)}")
+
+    def _is_time(self) -> bool:
+        now = time.monotonic()
+        if now - self._last < _LOG_SECONDS:
+            return False
+        self._last = now
+        return True
 
     def _dated_line(self, text: str) -> None:
         self._line(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
@@ -212,6 +230,13 @@ class JsonReporter(StderrReporter):
             pid=os.getpid(),
             job=batch_job(os.environ),
         )
+
+    def scanned(self, files: int) -> None:
+        """An event, at most once a second."""
+        now = time.monotonic()
+        if now - self._told >= _EVENT_SECONDS:
+            self._told = now
+            self._event("scan", files=files)
 
     def progress(self, progress: Progress) -> None:
         """An event, at most once a second; the last one, when all is done, always."""

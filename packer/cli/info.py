@@ -92,6 +92,8 @@ def _lines(manifest: Manifest) -> list[tuple[str, Any]]:
     counts = manifest.counts
     skipped = f"{counts['packed']} of {counts['planned']}, {counts['skipped']} skipped"
     lines.append(("packed", skipped))
+    if whole := counts.get("excerpt_of"):
+        lines.append(("excerpt of", f"{whole['samples']} samples, {whole['shards']} shards"))
     for title in ("ignored", "notes"):
         if counts.get(title):
             found = ", ".join(f"{number} {name}" for name, number in counts[title].items())

@@ -5,7 +5,8 @@
  * the time of a random crop at training's sizes is spent here or in decoding.
  *
  * First rows, then columns, in 16 bits throughout: a level is 128, a weight of one 32,768, and
- * pmulhrsw (x86's SSSE3, of 2006) gives the rounded product of both. The intermediate is never
+ * pmulhrsw (x86's SSSE3, of 2006) gives the rounded product of both; with AVX2 of twice as many, see
+ * _fastresize_avx2.h. The intermediate is never
  * rounded to whole levels, so that results are within one level of exact arithmetic.
  */
 

@@ -148,7 +148,7 @@ def make_job(given: Input, options: ConvertOptions, reporter: Reporter) -> Job:
         SourceError: Nothing to convert there.
         ConfigError: Options that do not fit the source.
     """
-    listing = given.source.scan(given.litter)
+    listing = given.source.scan(given.litter, reporter.scanned)
     for reason, paths in sorted(listing.ignored_examples.items()):
         more = listing.ignored[reason] - len(paths)
         shown = ", ".join(map(display_path, paths)) + (f" and {more} more" if more else "")

@@ -80,8 +80,9 @@ class Decoder:
         Raises:
             DamagedSample: There is no payload, or it cannot be decoded.
         """
-        codec, fused = self._fused(self._shape(sample), draws)
-        return apply_steps(self._decode(codec, payload, sample, fused.region), fused.steps)
+        shape = self._shape(sample)
+        codec, fused = self._fused(shape, draws)
+        return apply_steps(self._decode(codec, payload, sample, shape, fused.region), fused.steps)
 
     def write(self, payload: memoryview | None, sample: int, draws: Draws, out: Array) -> None:
         """Write what `pixels` gives into `out`, a place in a mini-batch.
@@ -97,16 +98,17 @@ class Decoder:
             DamagedSample: There is no payload, or it cannot be decoded.
             ValueError: `out` has another size.
         """
-        codec, fused = self._fused(self._shape(sample), draws)
+        shape = self._shape(sample)
+        codec, fused = self._fused(shape, draws)
         region, steps = fused.region, fused.steps
         direct = out.dtype == np.uint8 and out.flags.c_contiguous
         direct = direct and out.shape == (region.height, region.width, 3)
         if direct and all(isinstance(step, Flip) for step in steps):
-            self._decode(codec, payload, sample, region, out)
+            self._decode(codec, payload, sample, shape, region, out)
             if len(steps) % 2:
                 mirror(out)
         else:
-            write_steps(self._decode(codec, payload, sample, region), steps, out)
+            write_steps(self._decode(codec, payload, sample, shape, region), steps, out)
 
     def write_all(self, payloads: list[memoryview | None], out: Array) -> bool:
         """Write several pictures at once, where the same is cut out of all and nothing else done.
@@ -190,10 +192,11 @@ class Decoder:
         codec: Codec,
         payload: memoryview | None,
         sample: int,
+        shape: Shape,
         region: Region,
         out: Pixels | None = None,
     ) -> Pixels:
-        height, width = self._shape(sample)
+        height, width = shape
         try:
             return codec.decode_region(self._there(payload, sample), width, height, region, out)
         except ImageError as error:

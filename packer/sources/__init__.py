@@ -16,7 +16,7 @@ what is ignored and under which reason. So a folder and its archives give equal 
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
@@ -38,11 +38,15 @@ MAX_FILE_BYTES = 1 << 30
 class Source(Protocol):
     """Files by path."""
 
-    def scan(self, litter: Collection[bytes] = ()) -> Listing:
+    def scan(
+        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+    ) -> Listing:
         """List the candidates, in one pass, without opening a file.
 
         Args:
             litter: Paths that a recipe names as known litter; counted as ignored.
+            hear: Is told now and then how many candidates there are so far, where finding them
+                takes long.
 
         Raises:
             SourceError: The source is missing, unreadable or not what it should be.

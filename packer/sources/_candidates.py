@@ -15,7 +15,7 @@ counted by reason:
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -27,6 +27,8 @@ _SYSTEM_FOLDERS = frozenset(
     (b"__MACOSX", b"@eaDir", b"lost+found", b"$RECYCLE.BIN", b"System Volume Information")
 )
 _EXAMPLES = 5
+#: Candidates between two reports: a second of a slow network file system.
+_HEARD_EVERY = 1000
 
 
 def is_hidden(name: bytes, *, folder: bool) -> bool:
@@ -41,10 +43,14 @@ class Candidates:
 
     Args:
         litter: Paths of files that a recipe names as known litter.
+        hear: Is told now and then how many candidates there are so far.
     """
 
-    def __init__(self, litter: Collection[bytes] = ()) -> None:
+    def __init__(
+        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+    ) -> None:
         self._litter = frozenset(litter)
+        self._hear = hear
         self._paths: list[bytes] = []
         self._sizes = array("q")
         self._stamps = array("q")
@@ -71,6 +77,8 @@ class Candidates:
         self._sizes.append(size)
         self._stamps.append(stamp)
         self._inodes.append(inode)
+        if self._hear is not None and len(self._paths) % _HEARD_EVERY == 0:
+            self._hear(len(self._paths))
 
     def add_folder(self, path: bytes) -> None:
         """Note a folder; deeper ones than two parts are no class and no split."""

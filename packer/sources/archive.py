@@ -12,7 +12,7 @@ import os
 import shlex
 import weakref
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -101,7 +101,9 @@ class ArchiveSource:
     def __init__(self, key: _Key) -> None:
         self._key = key
 
-    def scan(self, litter: Collection[bytes] = ()) -> Listing:
+    def scan(
+        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+    ) -> Listing:
         """See `packer.sources.Source.scan`.
 
         Raises:

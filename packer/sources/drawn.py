@@ -7,7 +7,7 @@ file. Any process can draw any of them from its path alone, so nothing is stored
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 
@@ -54,7 +54,9 @@ def open_source(location: Path, root: bytes = b"") -> DrawnSource:
 class DrawnSource:
     """The sample's files. Those that were drawn are kept by the process, 10 MB in all."""
 
-    def scan(self, litter: Collection[bytes] = ()) -> Listing:
+    def scan(
+        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+    ) -> Listing:
         """See `packer.sources.Source.scan`; draws all pictures, as sizes are only known then."""
         found = Candidates(litter)
         for path in _catalogue():

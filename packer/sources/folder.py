@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,13 +64,15 @@ class FolderSource:
         # travels to worker processes; the times of all files would not.
         self._newest: int | None = None
 
-    def scan(self, litter: Collection[bytes] = ()) -> Listing:
+    def scan(
+        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+    ) -> Listing:
         """See `packer.sources.Source.scan`.
 
         Each folder is listed once, and each candidate's size taken from its directory entry:
         on NFS the listing brings the attributes along, so this costs no round trip a file.
         """
-        found = Candidates(litter)
+        found = Candidates(litter, hear)
         try:
             waiting = [_Folder(b"", frozenset([_identity(os.stat(self.top))]))]  # noqa: PTH116
         except OSError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -119,14 +119,16 @@ class ListedSource(FolderSource):
         """Worker processes read; the list itself stays where it was scanned."""
         return {**self.__dict__, "paths": ()}
 
-    def scan(self, litter: Collection[bytes] = ()) -> Listing:
+    def scan(
+        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+    ) -> Listing:
         """See `packer.sources.Source.scan`. A file that is not there is a candidate nevertheless:
         it will be skipped, with a line in the ledger.
 
         Raises:
             SourceError: Also if very many are not there.
         """
-        found = Candidates(litter)
+        found = Candidates(litter, hear)
         folders: set[bytes] = set()
         hidden: set[bytes] = set()
         visible = []

@@ -42,6 +42,34 @@ def test_log_writes_a_dated_line_now_and_then(
 
 
 @pytest.mark.parametrize(
+    ("progress", "said"),
+    [
+        ("log", r"packer: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d scanning, (\d+) files so far"),
+        ("bar", r"packer: scanning, ([\d,]+) files so far"),
+        ("none", None),
+    ],
+)
+def test_a_long_scan_is_told_of_now_and_then(
+    progress: str,
+    said: str | None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Over NFS it takes minutes: a log that stays empty looks like a job that hangs."""
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    reporter = make_reporter(progress, quiet=False)
+    for thousands in range(1, 101):
+        now += 1.0
+        reporter.scanned(1000 * thousands)
+    lines = capsys.readouterr().err.splitlines()
+    found = [re.fullmatch(said, line) for line in lines] if said else []
+    assert len(lines) == len(found)
+    files = [match[1].replace(",", "") for match in found if match]
+    assert files == (["30000", "60000", "90000"] if said else [])
+
+
+@pytest.mark.parametrize(
     ("code", "said"),
     [
         (0, "done: 50/100 images, 2 skipped, 7.0 s"),
@@ -116,11 +144,27 @@ def test_json_events_come_once_a_second(
     assert events[-1]["done"] == 100
 
 
+def test_a_scan_is_an_event_a_second(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    reporter = make_reporter("json", quiet=False)
+    for thousands in range(1, 51):
+        now += 0.1
+        reporter.scanned(1000 * thousands)
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert 4 <= len(events) <= 6
+    assert {event["event"] for event in events} == {"scan"}
+    assert [event["files"] for event in events] == sorted(event["files"] for event in events)
+
+
 def test_events_are_documented(capsys: pytest.CaptureFixture[str]) -> None:
     """Every event and every field of it is named in docs/slurm.md."""
     text = (Path(__file__).parent.parent.parent / "docs" / "slurm.md").read_text()
     reporter = make_reporter("json", quiet=False)
     reporter.begin("convert")
+    reporter.scanned(1000)
     reporter.progress(HALF)
     reporter.note("a note")
     reporter.warn("careful")

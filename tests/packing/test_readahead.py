@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import pytest
 
@@ -20,7 +20,9 @@ class _Slow:
         self.lock = threading.Lock()
         self.now = self.most = 0
 
-    def scan(self, litter: Collection[bytes] = ()) -> Listing:
+    def scan(
+        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+    ) -> Listing:
         raise NotImplementedError
 
     def read(self, path: bytes) -> bytes:

@@ -161,11 +161,16 @@ def run(text: str, root: Path, *, interrupt: str = "") -> tuple[int, str]:
     )
     assert process.stdout is not None
     said = ""
-    if interrupt:
-        while interrupt not in said:
-            said += process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=60)
+    try:
+        if interrupt:
+            while interrupt not in said:
+                said += process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:  # it hangs: the tests that follow are to go on without it
+            process.kill()
+            process.communicate()
     return process.returncode, said + rest
 
 

@@ -82,3 +82,11 @@ def test_only_folders_of_one_or_two_parts_are_kept() -> None:
     for folder in (b"train/b", b"train", b"train/b/c", b"a"):
         found.add_folder(folder)
     assert found.listing()[0].folders == [b"a", b"train", b"train/b"]
+
+
+def test_it_is_told_now_and_then_how_many_there_are() -> None:
+    heard: list[int] = []
+    found = Candidates(hear=heard.append)
+    for number in range(2500):
+        found.add(b"%d.jpg" % number, 1, 1)
+    assert heard == [1000, 2000]

@@ -29,6 +29,7 @@ class Client:
     def __init__(self, error: BaseException | None = None, *, lost: bool = False) -> None:
         self.status = "running"
         self._error, self._lost = error, lost
+        self.cancelled: list[object] = []
 
     def nthreads(self) -> dict[str, int]:
         if self._lost:
@@ -38,6 +39,7 @@ class Client:
         return {"tcp://a:1": 2, "tcp://b:1": 3}
 
     def cancel(self, futures: object, force: bool) -> None:
+        self.cancelled.append(futures)
         raise OSError("cannot be sent")
 
 
@@ -74,10 +76,13 @@ def test_nothing_is_asked_of_a_lost_scheduler() -> None:
     with pytest.raises(WorkerError):
         Connection(client, "s").threads()
     Connection(client, "s").cancel(["a"])
+    assert client.cancelled == []
 
 
 def test_cancelling_at_the_end_hides_no_other_error() -> None:
-    Connection(Client(), "s").cancel(["a"])
+    client = Client()
+    Connection(client, "s").cancel(["a"])
+    assert client.cancelled == [["a"]]  # which failed
 
 
 @needs_dask

@@ -45,7 +45,10 @@ def read_ahead(source: Source, paths: Sequence[bytes]) -> Generator[Read]:
     """
     global _batches_to_probe  # noqa: PLW0603 - what a process remembers from batch to batch
     left = _batches_to_probe  # once, as the threads of one process share it
-    if left == 0:
+    slow = left > 0
+    if slow:
+        _batches_to_probe = left - 1
+    else:
         first, paths = paths[:PROBE], paths[PROBE:]
         waits = []
         for path in first:
@@ -55,11 +58,8 @@ def read_ahead(source: Source, paths: Sequence[bytes]) -> Generator[Read]:
             yield data
         # The median, as any one may have been interrupted by another process.
         slow = bool(waits) and statistics.median(waits) > SLOW_SECONDS
-        left = PROBE_EVERY if slow else 0
-    else:
-        left -= 1
-    _batches_to_probe = left
-    if left:
+        _batches_to_probe = PROBE_EVERY - 1 if slow else 0
+    if slow:
         yield from _in_threads(source, paths)
     else:
         for path in paths:

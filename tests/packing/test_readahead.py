@@ -8,7 +8,7 @@ import pytest
 
 from packer.errors import ImageError
 from packer.packing import readahead
-from packer.packing.readahead import THREADS, read_ahead
+from packer.packing.readahead import PROBE, SLOW_SECONDS, THREADS, read_ahead
 from packer.types import Listing
 
 
@@ -77,21 +77,83 @@ def test_no_thread_outlives_its_batch(wanted: int) -> None:
     assert threading.active_count() == before
 
 
-def test_no_threads_where_files_are_quick() -> None:
-    source = _Slow(0.0)
-    source.read = lambda path: path  # type: ignore[method-assign]
-    before = threading.active_count()
+class _Clock:
+    """Time as a test has it pass: the machine's own, were it busy, would call any file slow."""
+
+    def __init__(self) -> None:
+        self.seconds = self.worked = 0.0
+
+    def perf_counter(self) -> float:
+        return self.seconds
+
+    def thread_time(self) -> float:
+        return self.worked
+
+
+class _Timed(_Slow):
+    """A source that waits and works by that clock."""
+
+    def __init__(self, clock: _Clock, wait: float, work: float = 3e-5) -> None:
+        super().__init__(wait)
+        self.clock, self.work = clock, work
+
+    def read(self, path: bytes) -> bytes:
+        self.clock.seconds += self.seconds + self.work
+        self.clock.worked += self.work
+        return path
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    clock = _Clock()
+    monkeypatch.setattr(readahead, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many files of each batch threads were asked for."""
+    counts: list[int] = []
+
+    def count(source: _Slow, paths: list[bytes]) -> Iterator[bytes]:
+        counts.append(len(paths))
+        return iter(paths)
+
+    monkeypatch.setattr(readahead, "_in_threads", count)
+    return counts
+
+
+@pytest.mark.parametrize("work", [0.0, 3e-5, 1e-2])
+def test_no_threads_where_files_are_quick(
+    clock: _Clock, in_threads: list[int], work: float
+) -> None:
     for _ in range(5):
-        list(read_ahead(source, [b"x"] * 100))
-    assert threading.active_count() == before
+        list(read_ahead(_Timed(clock, SLOW_SECONDS / 2, work), [b"x"] * 100))
+    assert not in_threads
 
 
-def test_waiting_is_measured_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readahead, "PROBE_EVERY", 2)
-    source = _Slow(0.002)
-    for _ in range(2):
+def test_waiting_is_measured_again_after_a_while(
+    clock: _Clock, in_threads: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readahead, "PROBE_EVERY", 3)
+    source = _Timed(clock, 2 * SLOW_SECONDS)
+    for _ in range(5):  # no batch among them is read file by file
         list(read_ahead(source, [b"x"] * 30))
-    source.seconds, source.most = 0.0, 0
+    assert in_threads == [30 - PROBE, 30, 30, 30 - PROBE, 30]
+    source.seconds = 0.0
     for _ in range(4):
         list(read_ahead(source, [b"x"] * 30))
-    assert readahead._batches_to_probe == 0
+    assert in_threads[5:] == [30]
+
+
+@pytest.mark.parametrize("long", range(PROBE))
+def test_one_interrupted_read_is_not_taken_for_a_slow_source(
+    clock: _Clock, in_threads: list[int], long: int
+) -> None:
+    source = _Timed(clock, 0.0)
+    files = read_ahead(source, [b"x"] * 30)
+    for number in range(PROBE):
+        source.seconds = 1.0 if number == long else 0.0
+        next(files)
+    assert len(list(files)) == 30 - PROBE
+    assert not in_threads

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -197,23 +198,25 @@ def test_limits_count_what_they_do(script: Callable[[str], Any]) -> None:
     assert limit.run(work, 50, 2, epochs=10_000, seconds=0.2)["images"] < 1000
 
 
-def test_a_pass_leaves_the_first_mini_batch_out(script: Callable[[str], Any]) -> None:
+def test_a_pass_leaves_the_first_mini_batch_out(
+    script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     served = script("_bench_read_serve")
-    opened = []
+    opened, now = [], [100.0]
+    monkeypatch.setattr(served, "time", SimpleNamespace(perf_counter=lambda: now[0]))
 
     def epoch(number: int) -> Iterator[tuple[Any, Any]]:
         opened.append(number)
-        time.sleep(0.2 if number == 0 else 0)
+        now[0] += 2.0 if number == 0 else 0.0
         for _ in range(4):
-            time.sleep(0.02)
+            now[0] += 0.25
             yield np.zeros((8, 2, 2, 3), np.uint8), [1] * 8
 
     found = served.measure(epoch, iter(range(10)), 2, 60.0)
     assert (found["images"], found["seen"], opened) == (7 * 8, 8 * 8, [0, 1])
-    assert found["first"] >= 0.22
-    assert 0.14 <= found["seconds"] < found["first"] + 0.14
+    assert (found["first"], found["seconds"]) == (2.25, 7 * 0.25)
     # Whole epochs, until there are enough seconds.
-    served.measure(epoch, iter(range(2, 10)), 5, 0.1)
+    served.measure(epoch, iter(range(2, 10)), 5, 1.5)
     assert opened == [0, 1, 2, 3]
 
 
@@ -221,7 +224,11 @@ def test_who_waits_stands_still(script: Callable[[str], Any], tmp_path: Path) ->
     """None reads ahead in another one's turn, and no process outlives the measurement."""
     process = script("_bench_read_process")
     beat = tmp_path / "beat"
-    child = f"import time\nwhile 1: open({str(beat)!r}, 'a').write('x'); time.sleep(0.01)"
+    pid = tmp_path / "pid"
+    child = (
+        f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n"
+        f"while 1: open({str(beat)!r}, 'a').write('x'); time.sleep(0.01)"
+    )
     code = (
         "import json, subprocess, sys\n"
         "subprocess.Popen([sys.executable, '-c', sys.argv[1]])\n"
@@ -233,7 +240,9 @@ def test_who_waits_stands_still(script: Callable[[str], Any], tmp_path: Path) ->
         while not beat.exists():
             time.sleep(0.01)
         assert reader.ask(ask="x")["asked"] == '{"ask": "x"}\n'
-        time.sleep(0.1)  # the signal is on its way
+        stopped = Path(f"/proc/{int(pid.read_text())}/stat")
+        while stopped.read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)  # the signal is on its way
         still = beat.stat().st_size
         time.sleep(0.3)
         assert beat.stat().st_size == still

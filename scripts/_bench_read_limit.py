@@ -17,7 +17,7 @@ import argparse
 import mmap
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
@@ -40,8 +40,8 @@ from packer.reader.transforms import draw_steps
 TAKE = 8
 #: Seconds that a process waits for the others to be ready; forking takes milliseconds.
 READY_SECONDS = 60.0
-#: Does one picture's work: its number, and H×W×3 uint8 for the result.
-Work: TypeAlias = Callable[[int, Any], Any]
+#: Does some pictures' work: their numbers, and N×H×W×3 uint8 for the results.
+Work: TypeAlias = Callable[[Sequence[int], Any], Any]
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,22 @@ def load(pack: Path) -> list[memoryview]:
     return payloads
 
 
-def decode_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
-    """Decode a picture into the same memory each time."""
+def whole(pack: Path, payloads: list[memoryview]) -> Callable[[int], Any]:
+    """Decodes a picture into the same memory each time."""
     index = PackedDataset(pack, decode="bytes").pack.index
     buffer = np.empty(int((index["height"].astype(np.int64) * index["width"] * 3).max()), np.uint8)
-    return lambda number, out: simplejpeg.decode_jpeg(payloads[number], "RGB", buffer=buffer)
+    return lambda number: simplejpeg.decode_jpeg(payloads[number], "RGB", buffer=buffer)
+
+
+def decode_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
+    """Decode whole, and no more."""
+    decode = whole(pack, payloads)
+
+    def work(numbers: Sequence[int], outs: Any) -> None:
+        for number in numbers:
+            decode(number)
+
+    return work
 
 
 def pixels_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
@@ -125,11 +136,15 @@ def pixels_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
     ]
     crops = [next(step for step in steps if isinstance(step, Crop)) for steps in drawn]
     flips = [any(isinstance(step, Flip) for step in steps) for steps in drawn]
-    decode = decode_work(pack, task, payloads)
+    decode = whole(pack, payloads)
 
-    def work(number: int, out: Any) -> None:
+    def work(numbers: Sequence[int], outs: Any) -> None:
+        for number, out in zip(numbers, outs, strict=True):
+            one(number, out)
+
+    def one(number: int, out: Any) -> None:
         crop = crops[number]
-        pixels = decode(number, None)
+        pixels = decode(number)
         pixels = pixels[crop.top : crop.top + crop.height, crop.left : crop.left + crop.width]
         # As packer does it, see `packer.imaging.fastresize`.
         small = (min(CROP, crop.width), min(CROP, crop.height))
@@ -148,7 +163,17 @@ def pixels_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
 def packer_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
     """What packer's readers do once a payload is read."""
     decoder = PackedDataset(pack, transform=transforms(task), decode="numpy").decoder
-    return lambda number, out: decoder.write(payloads[number], number, Draws(combine(number)), out)
+
+    def draw(number: int) -> Draws:
+        return Draws(combine(number))
+
+    def work(numbers: Sequence[int], outs: Any) -> None:
+        some = [payloads[number] for number in numbers]
+        for place in decoder.write_all(some, numbers, draw, outs):
+            number = numbers[place]
+            decoder.write(payloads[number], number, draw(number), outs[place])
+
+    return work
 
 
 def copy_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
@@ -156,7 +181,12 @@ def copy_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
     size = CROP * CROP * 3
     # The last bytes: a header comes first.
     stored = [np.frombuffer(payload, np.uint8)[-size:] for payload in payloads]
-    return lambda number, out: np.copyto(out.reshape(-1), stored[number])
+
+    def work(numbers: Sequence[int], outs: Any) -> None:
+        for number, out in zip(numbers, outs, strict=True):
+            np.copyto(out.reshape(-1), stored[number])
+
+    return work
 
 
 WORKS: dict[str, Callable[[Path, str, list[memoryview]], Work]] = {
@@ -206,7 +236,7 @@ def _take(_: int) -> tuple[float, float, int, int]:
     shared = _shared
     cv2.setNumThreads(0)
     outs = np.zeros((BATCH, CROP, CROP, 3), np.uint8)
-    shared.work(0, outs[0])  # what a first call sets up
+    shared.work([0], outs[:1])  # what a first call sets up
     shared.ready.wait(READY_SECONDS)
     images = total = 0
     start = time.monotonic()
@@ -216,12 +246,12 @@ def _take(_: int) -> tuple[float, float, int, int]:
             shared.taken.value = last = min(first + TAKE, shared.most)
         if first == last:
             break
-        for number in range(first, last):
-            out = outs[images % BATCH]
-            shared.work(number % shared.count, out)
-            images += 1
-            if shared.look:
-                total += int(out.sum())
+        place = images % (BATCH - TAKE + 1)
+        some = outs[place : place + last - first]
+        shared.work([number % shared.count for number in range(first, last)], some)
+        images += last - first
+        if shared.look:
+            total += int(some.sum())
     return start, time.monotonic(), images, total
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -175,7 +175,7 @@ def test_limits_do_the_same_work(data: Path, task: str, script: Callable[[str], 
     decoder = PackedDataset(pack, transform=work.transforms(task), decode="numpy").decoder
     out, expected = np.zeros((2, 224, 224, 3), np.uint8)
     for number in range(40):
-        by_hand(number, out)
+        by_hand([number], out[None])
         decoder.write(payloads[number], number, Draws(combine(number)), expected)
         # Resized by different filters, perhaps. A pixel beside would be 4 levels off (noise).
         difference = np.abs(out.astype(int) - expected)
@@ -187,9 +187,9 @@ def test_limits_count_what_they_do(script: Callable[[str], Any]) -> None:
     """All processes together: each picture once an epoch, and no more when the time is over."""
     limit = script("_bench_read_limit")
 
-    def work(number: int, out: Any) -> None:
-        time.sleep(0.001)
-        out[0, 0, 0] = number
+    def work(numbers: Sequence[int], outs: Any) -> None:
+        time.sleep(0.001 * len(numbers))
+        outs[:, 0, 0, 0] = numbers
 
     found = limit.run(work, 50, 2, look=True)
     assert (found["images"], found["total"]) == (50, sum(range(50)))

@@ -7,10 +7,12 @@ present. `tests/codecs/test_conformance.py` holds every codec that is here to th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, cast, runtime_checkable
 
 from packer import registry
 from packer.imaging.head import Head
+from packer.imaging.pieces import Piece
 from packer.imaging.region import Region
 from packer.options import ImageOptions
 from packer.types import Array, Pixels
@@ -87,24 +89,30 @@ class Codec(Protocol):
 
 @runtime_checkable
 class ManyCodec(Protocol):
-    """What a codec's module may have beside: several pictures in one call. Worth it where there is
-    so little to do for each that handing over the interpreter lock takes as long.
+    """What a codec's module may have beside: several pictures in one call, between whose parts no
+    thread waits for the interpreter lock.
+
+    Attributes:
+        AT_ONCE: Pictures that are worth one call. Between two calls it is noticed that a loop was
+            left.
     """
 
-    def decode_regions(
-        self,
-        payloads: list[memoryview | None],
-        width: int,
-        height: int,
-        region: Region,
-        out: Array,
-    ) -> bool:
-        """The same rectangle of some pictures of this size, at full size, into `out`:
-        N×height×width×3 uint8, C-contiguous.
+    AT_ONCE: int
+
+    def decode_pieces(
+        self, payloads: Sequence[memoryview | None], pieces: Sequence[Piece | None], out: Array
+    ) -> Sequence[int]:
+        """A piece of each of some pictures into its place in `out`: N×height×width×3 uint8,
+        C-contiguous. The very pixels that `decode_region` and resizing give.
+
+        Args:
+            payloads: The coded pictures; None: one that is not there.
+            pieces: What to make of each; None: nothing.
+            out: Where to write them.
 
         Returns:
-            Whether that was done. If not, `out` holds anything: take them one by one, which gives
-            the reason.
+            Numbers of those for which this was not done, and whose places hold anything: take them
+            one by one, which gives the reason.
         """
 
 

@@ -11,11 +11,12 @@ import numpy as np
 from packer.codecs import Codec, ManyCodec, load_codec
 from packer.errors import DamagedSample, ImageError, UsageError, suggestion
 from packer.imaging.fastresize import mirror
+from packer.imaging.pieces import Piece
 from packer.imaging.region import Region
 from packer.reader.fusing import Fused, fuse
 from packer.reader.hashing import Draws
 from packer.reader.pack import Pack
-from packer.reader.steps import Flip, Shape, apply_steps, write_steps
+from packer.reader.steps import Flip, Scale, Shape, apply_steps, write_steps
 from packer.reader.transforms import BuiltIn, draw_steps
 from packer.types import Array, Field, Pixels
 
@@ -24,6 +25,12 @@ QUALITIES = ("exact", "fast")
 IMAGE = "image"
 #: Looked up for each picture, which asks Python's import system otherwise.
 _codec = functools.cache(load_codec)
+
+
+@functools.cache
+def _many_codec(name: str) -> ManyCodec | None:
+    codec = load_codec(name)
+    return codec if isinstance(codec, ManyCodec) else None
 
 
 class Decoder:
@@ -110,24 +117,39 @@ class Decoder:
         else:
             write_steps(self._decode(codec, payload, sample, shape, region), steps, out)
 
-    def write_all(self, payloads: list[memoryview | None], out: Array) -> bool:
-        """Write several pictures at once, where the same is cut out of all and nothing else done.
+    def write_all(
+        self,
+        payloads: Sequence[memoryview | None],
+        samples: Sequence[int],
+        draw: Callable[[int], Draws],
+        out: Array,
+    ) -> Sequence[int]:
+        """`write` several pictures in one call of their codec, where it has one. Raises nothing.
 
         Args:
             payloads: The coded pictures.
+            samples: Their numbers.
+            draw: From such a number to where its random parameters come from.
             out: N places in a mini-batch, see `write`.
 
         Returns:
-            Whether it was; if not, `write` them one by one.
+            Those for which this was not done, counted from 0: `write` them one by one.
         """
+        codec = _many_codec(self._codec)
+        if codec is None or out.dtype != np.uint8 or not out.flags.c_contiguous:
+            return range(len(payloads))
+        size = out.shape[1], out.shape[2]
         if self.random or self._one_shape is None:
-            return False
-        height, width = self._one_shape
-        codec, (region, steps) = self._fused(self._one_shape, Draws(0))
-        direct = out.dtype == np.uint8 and out.shape[1:] == (region.height, region.width, 3)
-        if steps or not direct or not isinstance(codec, ManyCodec):
-            return False
-        return codec.decode_regions(payloads, width, height, region, out)
+            pieces = [self._piece(self._shape(sample), draw(sample), size) for sample in samples]
+        else:
+            pieces = [self._piece(self._one_shape, draw(0), size)] * len(samples)
+        return codec.decode_pieces(payloads, pieces, out)
+
+    @property
+    def at_once(self) -> int:
+        """How many pictures `write_all` is best given; 0: none at all."""
+        codec = _many_codec(self._codec)
+        return 0 if codec is None else codec.AT_ONCE
 
     def fixed_shape(self) -> Shape | None:
         """(height, width) of all pictures behind the built-in transforms; None if they differ, or
@@ -186,6 +208,16 @@ class Decoder:
         codec = _codec(self._codec)
         steps = draw_steps(self.built_in, shape, draws)
         return codec, fuse(steps, shape, codec.DIVISORS, self.quality == "fast")
+
+    def _piece(self, shape: Shape, draws: Draws, size: Shape) -> Piece | None:
+        """What to make of a picture; None if that is more than cutting, resizing and mirroring."""
+        region, steps = self._fused(shape, draws)[1]
+        step = steps[0] if len(steps) == 1 else None
+        if isinstance(step, Scale) and (step.height, step.width) == size:
+            return Piece(shape[1], shape[0], region, step.mirrored)
+        if (isinstance(step, Flip) or not steps) and (region.height, region.width) == size:
+            return Piece(shape[1], shape[0], region, bool(steps))
+        return None
 
     def _decode(
         self,

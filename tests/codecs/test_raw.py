@@ -7,6 +7,7 @@ import pytest
 
 from packer.codecs import ManyCodec, raw
 from packer.imaging import cutting
+from packer.imaging.pieces import Piece
 from packer.imaging.region import Region
 from packer.options import ImageOptions
 from packer.types import Pixels
@@ -39,7 +40,16 @@ def test_several_pictures_are_cut_as_each_is(picture: Pixels) -> None:
     region = Region(7, 30, 41, 50)
     out = np.zeros((2, 41, 50, 3), np.uint8)
     assert isinstance(raw, ManyCodec)
-    assert raw.decode_regions(payloads, 90, 60, region, out)
+    piece = Piece(90, 60, region)
+    assert not raw.decode_pieces(payloads, [piece] * 2, out)
     for payload, pixels in zip(payloads, out, strict=True):
         assert payload is not None
         assert np.array_equal(pixels, raw.decode_region(payload, 90, 60, region))
+    assert list(raw.decode_pieces([], [], out[:0])) == []
+    out[...] = 0
+    mirrored, lower = Piece(90, 60, region, True), Piece(90, 60, Region(8, 30, 41, 50))
+    for pieces in ([piece, lower], [piece, None], [None, piece], [mirrored] * 2):
+        assert list(raw.decode_pieces(payloads, pieces, out)) == [0, 1]
+    assert list(raw.decode_pieces([payloads[0], None], [piece] * 2, out)) == [0, 1]
+    assert list(raw.decode_pieces(payloads, [piece] * 2, out[:, :40])) == [0, 1]
+    assert not out.any()

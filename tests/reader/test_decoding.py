@@ -10,10 +10,10 @@ from PIL import Image
 
 from packer.codecs import load_codec
 from packer.errors import DamageError, UsageError
-from packer.imaging import cutting
+from packer.imaging import cutting, pieces
 from packer.imaging import region as region_module
 from packer.reader.decoding import Decoder, owned
-from packer.reader.hashing import Draws
+from packer.reader.hashing import Draws, combine
 from packer.reader.pack import Pack
 from packer.reader.steps import Shape, Step, apply_steps
 from packer.reader.transforms import (
@@ -242,42 +242,78 @@ def test_damage_within_a_crop_is_named(
             decoder.write(memoryview(broken), 1, Draws(0), out)
 
 
-@pytest.mark.parametrize(
-    ("transform", "shape"),
-    [(None, (6, 8)), ([CenterCrop((4, 2))], (4, 2)), ([CenterCrop(6)], (6, 6))],
-)
-def test_several_pictures_in_one_go(build_pack: Any, transform: Any, shape: Any) -> None:
-    built, decoder = decoder_of(build_pack, "numpy", transform)
-    if not cutting.is_native():
-        pytest.skip("built without a compiler")
-    payloads = [payload_of(built, sample) for sample in range(4)]
-    out, alone = np.zeros((2, 4, *shape, 3), np.uint8)
-    assert decoder.write_all(payloads, out)
-    for sample, payload in enumerate(payloads):
-        decoder.write(payload, sample, Draws(0), alone[sample])
+def draw(sample: int) -> Draws:
+    return Draws(combine(7, sample))
+
+
+#: codec, transforms, and which of four pictures are left to be taken one by one.
+SEVERAL: dict[str, tuple[str, Any, list[int]]] = {
+    "raw whole": ("raw", None, []),
+    "raw cut": ("raw", [CenterCrop((4, 2))], []),
+    "raw at its size": ("raw", [CenterCrop((60, 80))], []),
+    "jpeg whole": ("jpeg", None, []),
+    "jpeg cut": ("jpeg", [CenterCrop((40, 20))], []),
+    "jpeg resized": ("jpeg", [Resize((40, 50))], []),
+    "jpeg at random": ("jpeg", [RandomResizedCrop(48), RandomHorizontalFlip()], []),
+    "jpeg mirrored and resized": ("jpeg", [RandomHorizontalFlip(1.0), Resize(30)], [0, 1, 2, 3]),
+    "jpeg resized and mirrored": ("jpeg", [Resize(30), RandomHorizontalFlip(1.0)], []),
+    "jpeg mirrored alone": ("jpeg", [RandomHorizontalFlip(1.0)], [0, 1, 2, 3]),
+    "jpeg twice resized": ("jpeg", [Resize(50), CenterCrop(30), Resize(20)], [0, 1, 2, 3]),
+    "jpeg with a border": ("jpeg", [CenterCrop(70)], [0, 1, 2, 3]),
+    "raw mirrored": ("raw", [RandomHorizontalFlip()], [0, 1, 2, 3]),
+    "raw at random": ("raw", [RandomResizedCrop(4)], [0, 1, 2, 3]),
+    "raw with a border": ("raw", [CenterCrop(70)], [0, 1, 2, 3]),
+    "raw resized": ("raw", [Resize((4, 4))], [0, 1, 2, 3]),
+    "png": ("png", [CenterCrop(30)], [0, 1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("quality", ["exact", "fast"])
+@pytest.mark.parametrize("case", list(SEVERAL))
+def test_several_pictures_in_one_go(build_pack: Any, case: str, quality: str) -> None:
+    if not cutting.is_native() or not pieces.is_native():
+        pytest.skip("built without a compiler or libjpeg-turbo's headers")
+    codec, transform, expected = SEVERAL[case]
+    built = build_pack([[4]], codec=codec, sizes=((80, 60),))
+    decoder = Decoder(Pack(built.root), "numpy", transform, quality)
+    height, width = decoder.fixed_shape() or (0, 0)
+    payloads: list[Any] = [payload_of(built, sample) for sample in range(4)]
+    out, alone = np.zeros((2, 4, height, width, 3), np.uint8)
+    assert list(decoder.write_all(payloads, range(4), draw, out)) == expected
+    for sample in expected:
+        assert not out[sample].any()
+    for sample in {0, 1, 2, 3} - {*expected}:
+        decoder.write(payloads[sample], sample, draw(sample), alone[sample])
+        assert np.array_equal(out[sample], alone[sample])
+    if not expected:  # none of raw, those that are there of JPEGs
+        for broken in (payloads[3][1:], None):
+            left = decoder.write_all([*payloads[:3], broken], range(4), draw, out)
+            assert list(left) == ([3] if codec == "jpeg" else [0, 1, 2, 3])
+
+
+def test_several_pictures_of_different_sizes(build_pack: Any) -> None:
+    if not pieces.is_native():
+        pytest.skip("built without a compiler or libjpeg-turbo's headers")
+    built = build_pack([[4]], codec="jpeg", sizes=((80, 60), (30, 90), (70, 50), (90, 90)))
+    decoder = Decoder(Pack(built.root), "numpy", [CenterCrop(50)])
+    payloads: list[Any] = [payload_of(built, sample) for sample in range(4)]
+    out, alone = np.zeros((2, 4, 50, 50, 3), np.uint8)
+    assert list(decoder.write_all(payloads, range(4), draw, out)) == [1]  # it gets a border
+    for sample in (0, 2, 3):
+        decoder.write(payloads[sample], sample, draw(sample), alone[sample])
     assert np.array_equal(out, alone)
-    assert not decoder.write_all([*payloads[:3], payloads[3][1:]], out)
-    assert not decoder.write_all([*payloads[:3], None], out)
 
 
 @pytest.mark.parametrize(
-    ("transform", "codec", "dtype"),
-    [
-        ([RandomHorizontalFlip()], "raw", np.uint8),
-        ([RandomResizedCrop(4)], "raw", np.uint8),
-        ([CenterCrop(20)], "raw", np.uint8),  # a black border
-        ([Resize((4, 4))], "raw", np.uint8),
-        ([Normalize((0, 0, 0), (1, 1, 1))], "raw", np.float32),
-        (None, "jpeg", np.uint8),
-    ],
+    "out",
+    [np.zeros((4, 6, 8, 3), np.float32), np.zeros((4, 6, 16, 3), np.uint8)[:, :, ::2]],
 )
-def test_where_each_picture_has_to_be_looked_at(
-    build_pack: Any, transform: Any, codec: str, dtype: Any
-) -> None:
-    built, decoder = decoder_of(build_pack, "numpy", transform, codec)
-    height, width = decoder.fixed_shape()
-    payloads = [payload_of(built, sample) for sample in range(4)]
-    assert not decoder.write_all(payloads, np.zeros((4, height, width, 3), dtype))
+def test_room_that_is_written_to_one_by_one(build_pack: Any, out: Array) -> None:
+    for codec in ("raw", "jpeg"):
+        built, decoder = decoder_of(build_pack, "numpy", None, codec)
+        payloads: list[Any] = [payload_of(built, sample) for sample in range(4)]
+        assert list(decoder.write_all(payloads, range(4), draw, out)) == [0, 1, 2, 3]
+        built.root.rename(built.root.with_name(codec))
 
 
 @pytest.mark.parametrize("sizes", [[(8, 6)], [(8, 6), (7, 9)]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,6 +14,7 @@ from packer.imaging.planes import to_planes
 from packer.reader.dataset import PackedDataset
 from packer.reader.decoding import IMAGE
 from packer.reader.fields import Fields
+from packer.reader.hashing import Draws
 from packer.reader.loading.sheets import Layout
 from packer.reader.order import EpochOrder, Schedule
 from packer.reader.transforms import Normalize
@@ -112,6 +113,9 @@ class Maker:
         self._planes = material.planes
         self._epoch: int | None = None
         self._opened: tuple[EpochOrder, WindowBuffer] | None = None
+        decoder = material.dataset.decoder
+        #: How many pictures `decode_several` is best given; 0: none at all.
+        self.at_once = 0 if self._planes or decoder.others else decoder.at_once
 
     def read(self, wanted: Wanted, sheet: Array | None) -> Draft:
         """Read a mini-batch. Cheap where steps of an epoch ascend: what was read for one serves the
@@ -134,14 +138,23 @@ class Maker:
 
         return self._dataset.skips.around(asked, make)
 
-    def decode_all(self, draft: Draft, run: range) -> bool:
-        """Decode a run of a draft's pictures in one go, where that is possible; if not, `decode`
-        each. Raises nothing.
+    def decode_several(self, draft: Draft, run: range) -> Sequence[int]:
+        """Decode a run of a draft's pictures in one go, as far as that is possible. Raises nothing.
+
+        Returns:
+            Those that are not decoded: `decode` each.
         """
-        if draft.sheet is None or self._planes or self._dataset.decoder.others:
-            return False
-        payloads = draft.columns[IMAGE][run.start : run.stop]
-        return self._dataset.decoder.write_all(payloads, draft.sheet[run.start : run.stop])
+        if not self.at_once or draft.sheet is None:
+            return run
+        place = slice(run.start, run.stop)
+        payloads, samples = draft.columns[IMAGE][place], draft.samples[place]
+        epoch = draft.wanted.epoch
+
+        def draw(sample: int) -> Draws:
+            return self._fields.draws(epoch, sample)
+
+        left = self._dataset.decoder.write_all(payloads, samples, draw, draft.sheet[place])
+        return [run[number] for number in left]
 
     def decode(self, draft: Draft, number: int) -> None:
         """Decode one of a draft's pictures.

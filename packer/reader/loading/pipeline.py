@@ -11,6 +11,7 @@ to be woken up when a loop is left, an error ends it, or the interpreter shuts d
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -99,15 +100,22 @@ class Pipeline:
 
     def _decode(self, job: _Job, draft: Draft, run: range) -> None:
         try:
-            if not self._maker.decode_all(draft, run):
-                for number in run:
-                    if self._stopped or job.error is not None:
-                        break
-                    self._maker.decode(draft, number)
+            for number in self._left(job, draft, run):
+                if self._stopped or job.error is not None:
+                    break
+                self._maker.decode(draft, number)
         except BaseException as error:  # as above
             job.error = job.error or error
         if job.last():
             self._finish(job, draft)
+
+    def _left(self, job: _Job, draft: Draft, run: range) -> Iterator[int]:
+        """Decode what can be decoded several at a time; the others."""
+        size = self._maker.at_once or len(run)
+        for start in range(0, len(run), size):
+            if self._stopped or job.error is not None:
+                break
+            yield from self._maker.decode_several(draft, run[start : start + size])
 
     def _finish(self, job: _Job, draft: Draft) -> None:
         """When no thread writes to the sheet any more."""

@@ -89,11 +89,12 @@ def test_a_run_of_pictures_in_one_go(build_pack: Any, make_material: Any) -> Non
     sheet = np.zeros((6, 6, 8, 3), np.uint8)
     maker = Maker(make_material(built, 6))
     draft = maker.read(Wanted(0, 0, 0), sheet)
-    assert maker.decode_all(draft, range(2, 5))
+    assert maker.at_once
+    assert not maker.decode_several(draft, range(2, 5))
     assert np.array_equal(sheet[2:5], built.pixels[2:5])
     assert not sheet[:2].any() and not sheet[5:].any()
     draft.columns["image"][3] = draft.columns["image"][3][1:]
-    assert not maker.decode_all(draft, range(2, 5))
+    assert maker.decode_several(draft, range(2, 5)) == [2, 3, 4]
     with pytest.raises(DamagedSample) as caught:
         maker.decode(draft, 3)
     assert caught.value.sample == 3
@@ -108,4 +109,5 @@ def test_runs_that_go_picture_by_picture(build_pack: Any, make_material: Any) ->
         (make_material(built, 6, transform=[np.array]), None),
     ):
         maker = Maker(material)
-        assert not maker.decode_all(maker.read(Wanted(0, 0, 0), sheet), range(6))
+        draft = maker.read(Wanted(0, 0, 0), sheet)
+        assert list(maker.decode_several(draft, range(1, 6))) == [1, 2, 3, 4, 5]

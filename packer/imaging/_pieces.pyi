@@ -1,0 +1,3 @@
+from packer.types import Array
+
+def make(payloads: list[memoryview | None], pieces: Array, out: Array) -> list[int]: ...

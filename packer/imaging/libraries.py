@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Final
 
 from packer.errors import MissingDependency
-from packer.imaging import fastresize, region
+from packer.imaging import cutting, fastresize, pieces, region
 from packer.imaging.opencv import load_cv2
 
 _INSTALL: Final = "pip install 'packer-shards[convert]'"
@@ -162,9 +162,14 @@ def _opencv_line() -> str:
 
 def _extensions_line() -> str:
     """Which C extensions were built; a reader does without them, but takes longer."""
-    found = {"region decoding": region.is_native(), "resizing": fastresize.is_native()}
-    built = " and ".join(name for name, there in found.items() if there) or "none"
-    missing = " and ".join(name for name, there in found.items() if not there)
+    found = {
+        "region decoding": region.is_native(),
+        "resizing": fastresize.is_native(),
+        "both at once": pieces.is_native(),
+        "cutting": cutting.is_native(),
+    }
+    built = ", ".join(name for name, there in found.items() if there) or "none"
+    missing = ", ".join(name for name, there in found.items() if not there)
     return f"own C extensions: {built}" + (f"; not built: {missing}" if missing else "")
 
 

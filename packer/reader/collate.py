@@ -40,6 +40,14 @@ def collate_labels(labels: Sequence[Any]) -> Any:
     return torch.utils.data.default_collate(list(labels))
 
 
+def channels_first(array: Array) -> torch.Tensor:
+    """…×H×W×3 → a view …×3×H×W; other shapes stay."""
+    tensor = torch.from_numpy(array)
+    if array.ndim in (3, 4) and array.shape[-1] == 3:
+        return tensor.movedim(-1, -3)
+    return tensor
+
+
 def _as_array(image: Any) -> Any:
     if isinstance(image, np.ndarray | torch.Tensor):
         return image
@@ -49,18 +57,10 @@ def _as_array(image: Any) -> Any:
 
 def _collate_arrays(arrays: Sequence[Array]) -> Any:
     if _alike(arrays):
-        return _channels_first(np.stack(arrays))
-    return [_channels_first(owned(array)) for array in arrays]
+        return channels_first(np.stack(arrays))
+    return [channels_first(owned(array)) for array in arrays]
 
 
 def _alike(arrays: Sequence[Any]) -> bool:
     first = arrays[0]
     return all(array.shape == first.shape and array.dtype == first.dtype for array in arrays)
-
-
-def _channels_first(array: Array) -> torch.Tensor:
-    """…×H×W×3 → a view …×3×H×W; other shapes stay."""
-    tensor = torch.from_numpy(array)
-    if array.ndim in (3, 4) and array.shape[-1] == 3:
-        return tensor.movedim(-1, -3)
-    return tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from packer.reader.fusing import Fused, fuse
 from packer.reader.hashing import Draws
 from packer.reader.pack import Pack
 from packer.reader.steps import Flip, Scale, Shape, apply_steps, write_steps
-from packer.reader.transforms import BuiltIn, draw_steps
+from packer.reader.transforms import BuiltIn, Normalize, draw_steps
 from packer.types import Array, Field, Pixels
 
 DECODES = ("pil", "numpy", "bytes")
@@ -31,6 +31,18 @@ _codec = functools.cache(load_codec)
 def _many_codec(name: str) -> ManyCodec | None:
     codec = load_codec(name)
     return codec if isinstance(codec, ManyCodec) else None
+
+
+class Room(NamedTuple):
+    """An array for pictures.
+
+    Attributes:
+        shape: N×H×W×3.
+        dtype: "uint8" or "float32".
+    """
+
+    shape: tuple[int, int, int, int]
+    dtype: str
 
 
 class Decoder:
@@ -150,6 +162,16 @@ class Decoder:
         """How many pictures `write_all` is best given; 0: none at all."""
         codec = _many_codec(self._codec)
         return 0 if codec is None else codec.AT_ONCE
+
+    def room(self, count: int) -> Room | None:
+        """What `write` needs for so many pictures; None where they cannot lie in one array: sizes
+        differ, or transforms of the user's make something else of them.
+        """
+        shape = None if self.decode == "bytes" or self.others else self.fixed_shape()
+        if shape is None:
+            return None
+        floats = any(isinstance(transform, Normalize) for transform in self.built_in)
+        return Room((count, *shape, 3), "float32" if floats else "uint8")
 
     def fixed_shape(self) -> Shape | None:
         """(height, width) of all pictures behind the built-in transforms; None if they differ, or

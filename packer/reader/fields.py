@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from packer.errors import UsageError, suggestion
-from packer.reader.collate import collate_images, collate_labels
+from packer.reader.collate import channels_first, collate_images, collate_labels
 from packer.reader.dataset import PackedDataset
 from packer.reader.decoding import IMAGE
 from packer.reader.hashing import Draws, combine
@@ -87,6 +89,28 @@ class Fields:
         if decoder.decode == "bytes" or decoder.others:
             return decoder.image(payload, sample, draws)
         return decoder.pixels(payload, sample, draws)
+
+    def images(self, payloads: Sequence[memoryview | None], epoch: int, samples: list[int]) -> Any:
+        """Pictures behind all transforms: one tensor N×3×H×W in channels-last memory where they can
+        be written straight into it, else a list. Raises as `image`.
+        """
+        decoder = self._dataset.decoder
+        room = decoder.room(len(samples))
+        if room is None:
+            pairs = zip(payloads, samples, strict=True)
+            return [self.image(payload, epoch, sample) for payload, sample in pairs]
+        out = np.empty(room.shape, room.dtype)
+
+        def draw(sample: int) -> Draws:
+            return self.draws(epoch, sample)
+
+        size = decoder.at_once or len(samples)
+        for start in range(0, len(samples), size):
+            some, numbers = payloads[start : start + size], samples[start : start + size]
+            places = out[start : start + size]
+            for left in decoder.write_all(some, numbers, draw, places):
+                decoder.write(some[left], numbers[left], draw(numbers[left]), places[left])
+        return channels_first(out)
 
     def collated(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """A mini-batch's columns as they are yielded, in order; what is no list is so already."""

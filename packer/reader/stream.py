@@ -202,7 +202,7 @@ class BatchStream(IterableDataset[Any]):
     ) -> Any:
         buffer.enter(*self.schedule.span(step, start))
 
-        def make(samples: Array) -> dict[str, list[Any]]:
+        def make(samples: Array) -> dict[str, Any]:
             return {name: self._column(name, samples, buffer, epoch) for name in self.fields}
 
         # Damaged samples' places may be taken by others.
@@ -210,9 +210,8 @@ class BatchStream(IterableDataset[Any]):
         columns = self.dataset.skips.around(samples, make)
         return self._contents.mini_batch(self._contents.collated(columns))
 
-    def _column(self, name: str, samples: Array, buffer: WindowBuffer, epoch: int) -> list[Any]:
+    def _column(self, name: str, samples: Array, buffer: WindowBuffer, epoch: int) -> Any:
         column = self._contents.column(name, samples, buffer.read)
         if name != IMAGE:
             return column
-        pairs = zip(samples.tolist(), column, strict=True)
-        return [self._contents.image(payload, epoch, sample) for sample, payload in pairs]
+        return self._contents.images(column, epoch, samples.tolist())

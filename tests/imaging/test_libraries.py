@@ -18,7 +18,7 @@ import pytest
 import simplejpeg
 
 import packer
-from packer.imaging import fastresize, libraries, region
+from packer.imaging import cutting, fastresize, libraries, pieces, region
 
 _REPAIR = "pip uninstall -y pillow pillow-simd"
 
@@ -77,13 +77,15 @@ def test_all_is_well_here() -> None:
 
 
 def test_the_report_names_extensions_that_were_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fastresize, "_native", lambda: None)
-    monkeypatch.setattr(region, "_native", lambda: libraries)
-    line = "own C extensions: region decoding; not built: resizing"
-    assert line in libraries.report()
-    monkeypatch.setattr(region, "_native", lambda: None)
-    line = "own C extensions: none; not built: region decoding and resizing"
-    assert line in libraries.report()
+    modules = [region, fastresize, pieces, cutting]
+    names = ["region decoding", "resizing", "both at once", "cutting"]
+    for built in range(5):
+        for number, module in enumerate(modules):
+            native = libraries if number < built else None
+            monkeypatch.setattr(module, "_native", lambda native=native: native)
+        line = f"own C extensions: {', '.join(names[:built]) or 'none'}"
+        line += f"; not built: {', '.join(names[built:])}" if built < 4 else ""
+        assert line in libraries.report()
 
 
 def test_the_report_names_libraries_versions_and_jpeg_back_ends() -> None:

@@ -17,7 +17,6 @@ from packer.reader.fields import Fields
 from packer.reader.hashing import Draws
 from packer.reader.loading.sheets import Layout
 from packer.reader.order import EpochOrder, Schedule
-from packer.reader.transforms import Normalize
 from packer.reader.windows import WindowBuffer
 from packer.types import Array
 
@@ -61,15 +60,13 @@ class Material:
         """Of pictures that are decoded straight into a mini-batch; None where that cannot be: sizes
         differ, or transforms of the user's make something else of them.
         """
-        decoder = self.dataset.decoder
-        if IMAGE not in self.fields.names or decoder.decode == "bytes" or decoder.others:
+        if IMAGE not in self.fields.names:
             return None
-        shape = decoder.fixed_shape()
-        if shape is None:
+        room = self.dataset.decoder.room(self.schedule.options.batch_size)
+        if room is None:
             return None
-        floats = any(isinstance(transform, Normalize) for transform in decoder.built_in)
-        count, dtype = self.schedule.options.batch_size, "float32" if floats else "uint8"
-        return Layout(count, *shape, dtype, self.planes)
+        count, height, width, _ = room.shape
+        return Layout(count, height, width, room.dtype, self.planes)
 
 
 @dataclass

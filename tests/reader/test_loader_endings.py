@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -17,7 +18,8 @@ from typing import Any
 import pytest
 
 from packer.errors import UsageError
-from packer.reader import Loader, PackedDataset
+from packer.reader import BatchStream, Loader, PackedDataset
+from packer.reader.windows import WindowBuffer
 from packer.types import Array
 
 
@@ -253,6 +255,42 @@ def test_a_mini_batch_is_free_when_the_loop_drops_it(build_pack: Any, sizes: Any
             seen = [weakref.ref(tensor) for tensor in [*pictures, labels]]
             del images, labels, pictures
             assert [reference() for reference in seen] == [None] * len(seen)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("ending", ["the end", "a break", "an error", "a dropped iterator"])
+@pytest.mark.parametrize("kind", [Loader, BatchStream])
+def test_what_was_read_is_free_when_the_loop_ends(
+    build_pack: Any, monkeypatch: pytest.MonkeyPatch, kind: Any, ending: str
+) -> None:
+    """A window of the pack, and files that are mapped, without waiting for Python's collector."""
+    buffers: list[weakref.ref[WindowBuffer]] = []
+    real = WindowBuffer.__init__
+
+    def begin(self: WindowBuffer, *arguments: Any) -> None:
+        buffers.append(weakref.ref(self))
+        real(self, *arguments)
+
+    def fail(pixels: Array) -> Array:
+        if ending == "an error":
+            raise ValueError("no")
+        return pixels
+
+    monkeypatch.setattr(WindowBuffer, "__init__", begin)
+    dataset = PackedDataset(build_pack([[8] * 4]).root, transform=fail)
+    loader = kind(dataset, batch_size=2)
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.suppress(ValueError):
+            for number, _ in enumerate(loader):
+                if ending == "a break" and number == 3:
+                    break
+                if ending == "a dropped iterator":
+                    next(iter(loader))
+        assert buffers
+        assert [buffer for buffer in buffers if buffer() is not None] == []
     finally:
         gc.enable()
 

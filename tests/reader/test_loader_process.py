@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -174,6 +175,41 @@ def test_arguments_that_cannot_be(build_pack: Any) -> None:
         Loader(root, batch_size=2, process=True, pin_memory=True)
     with pytest.raises(UsageError, match="process 'thread'"):
         iter(Loader(root, batch_size=2, process="thread"))
+
+
+@pytest.mark.parametrize("ending", ["the end", "a break", "an error", "two loops"])
+def test_process_and_memory_go_with_the_loader(build_pack: Any, ending: str) -> None:
+    """Without waiting for Python's collector of cycles."""
+
+    def fail(pixels: Array) -> Array:
+        if ending == "an error":
+            raise ValueError("no")
+        return pixels
+
+    def train() -> int:
+        transform = None if ending != "an error" else [fail]
+        dataset = PackedDataset(build_pack([[8] * 4]).root, transform=transform)
+        loader = Loader(dataset, batch_size=2, threads=2, process="fork")
+        child = -1
+        with contextlib.suppress(ValueError):
+            for number, _ in enumerate(loader):
+                child = loader._remote._process.pid if loader._remote else -1
+                if number == 3 and ending != "the end":
+                    break
+            if ending == "two loops":
+                next(iter(loader))
+        return child
+
+    gc.collect()
+    gc.disable()
+    try:
+        child = train()
+        assert ending == "an error" or gone(child)
+        assert multiprocessing.active_children() == []
+        if sys.platform == "linux":
+            assert "/memfd:packer" not in Path("/proc/self/maps").read_text()
+    finally:
+        gc.enable()
 
 
 SCRIPT = """

@@ -10,6 +10,7 @@ to be woken up when a loop is left, an error ends it, or the interpreter shuts d
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -49,8 +50,11 @@ class Pipeline:
         self._stopped = False
         self._own: set[int] = set()
         self._results: set[Future[dict[str, Any]]] = set()  # those that are not there yet
-        self._reader = ThreadPoolExecutor(1, "packer-read", self._enlist)
-        self._decoders = ThreadPoolExecutor(threads, "packer-decode", self._enlist)
+        # No method of ours: a pool keeps what it is given, and all that was read would stay with it
+        # until Python looks for cycles.
+        enlist = functools.partial(_enlist, self._own)
+        self._reader = ThreadPoolExecutor(1, "packer-read", enlist)
+        self._decoders = ThreadPoolExecutor(threads, "packer-decode", enlist)
 
     def submit(self, wanted: Wanted, sheet: Surface | None) -> Future[dict[str, Any]]:
         """Ask for a mini-batch.
@@ -64,11 +68,12 @@ class Pipeline:
             pipeline is closed before it is done.
         """
         job = _Job()
-        self._results.add(job.result)
-        job.result.add_done_callback(self._results.discard)
+        result = job.result
+        self._results.add(result)
+        result.add_done_callback(self._results.discard)
         array = None if sheet is None else sheet.array
         self._reader.submit(self._read, job, wanted, array)
-        return job.result
+        return result
 
     def close(self) -> None:
         """End all threads; what they have not done yet is never done."""
@@ -79,9 +84,6 @@ class Pipeline:
         self._decoders.shutdown(wait=wait, cancel_futures=True)
         for result in list(self._results):
             result.cancel()  # now that no thread writes for it any more
-
-    def _enlist(self) -> None:
-        self._own.add(threading.get_ident())
 
     def _read(self, job: _Job, wanted: Wanted, sheet: Array | None) -> None:
         try:
@@ -129,6 +131,10 @@ class Pipeline:
             job.failed(error)
 
 
+def _enlist(own: set[int]) -> None:
+    own.add(threading.get_ident())
+
+
 class _Job:
     """A mini-batch under way."""
 
@@ -149,8 +155,16 @@ class _Job:
             return self._left == 0
 
     def done(self, columns: dict[str, Any]) -> None:
-        self.result.set_result(columns)
+        self._end().set_result(columns)
 
     def failed(self, error: BaseException) -> None:
-        self.result.set_exception(error)
-        self.error = None  # the result has it; its traceback holds this object
+        self._end().set_exception(error)
+
+    def _end(self) -> Future[dict[str, Any]]:
+        """The result. Nothing is held here any more: an error's traceback has this object, and
+        would have itself, with all that was read.
+        """
+        result = self.result
+        self.error = None
+        del self.result
+        return result

@@ -62,11 +62,14 @@ class _Coming:
         """Wait for it, and start its way to the device."""
         if self._result is None:
             return
-        columns = self._result.result()
+        try:
+            columns = self._result.result()
+        finally:  # an error's traceback has this frame; with the result it would have itself
+            self._result = None
         if self._sheet is not None:
             columns[IMAGE] = self._sheet.tensor(columns[IMAGE])
         self._sent = device.send(columns)
-        self._result = self._sheet = None
+        self._sheet = None
 
     def take(self) -> Sent:
         """Its columns; nothing of it is held here any more, so that the loop alone holds it."""

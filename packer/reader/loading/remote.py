@@ -105,7 +105,7 @@ class Remote:
         slot = None if sheet is None else sheet.slot
         forget: list[int] = []
         if self.sheets is not None:
-            forget, self.sheets.dropped = self.sheets.dropped, []
+            forget = self.sheets.forgotten()
         fresh = slot is not None and slot.descriptor >= 0
         number = None if slot is None else slot.number
         with self._whole():
@@ -195,7 +195,9 @@ class _Answer:
     """A mini-batch that was asked for."""
 
     def __init__(self, remote: Remote, sheet: SharedSheet | None) -> None:
-        self._remote = remote
+        # Weak, as that one remembers us until the reply is here: a cycle would keep the process
+        # alive until Python looks for cycles. Who waits for us has a walk, and that has it.
+        self._remote = weakref.proxy(remote)
         self._sheet = sheet
         self._reply: Reply | None = None
         self._abandoned = False
@@ -226,7 +228,10 @@ class _Answer:
         if reply.columns is None:
             self._give_back()
             error = reply.error or WorkerError("no reply")
-            raise error from _Elsewhere(f"\n{reply.traceback}")
+            try:
+                raise error from _Elsewhere(f"\n{reply.traceback}")
+            finally:  # or its traceback would have itself, by this frame
+                del error, reply
         self._sheet = None
         return {name: unpack(column) for name, column in reply.columns.items()}
 

@@ -70,24 +70,38 @@ class SharedSheets:
 
     Attributes:
         layout: As given.
-        dropped: Numbers of those that were too many, for the other process to forget.
     """
 
     def __init__(self, layout: Layout, keep: int) -> None:
         self.layout = layout
-        self.dropped: list[int] = []
-        self._made = 0
-        self._lending: Lending[Slot] = Lending(self._fresh, keep, self._drop)
+        self._slots = _Slots(layout)
+        self._lending: Lending[Slot] = Lending(self._slots.fresh, keep, self._slots.drop)
 
     def take(self) -> SharedSheet:
         """A sheet that nobody uses."""
         return SharedSheet(self.layout, self._lending)
 
-    def _fresh(self) -> Slot:
-        self._made += 1
-        return Slot(self._made, self.layout)
+    def forgotten(self) -> list[int]:
+        """Numbers of those that were too many, for the other process to forget, once."""
+        dropped, self._slots.dropped = self._slots.dropped, []
+        return dropped
 
-    def _drop(self, slot: Slot) -> None:
+
+class _Slots:
+    """Makes slots, and remembers which were dropped. Nobody's own methods, as whoever lends slots
+    has these, and a cycle would keep their memory.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.made = 0
+        self.dropped: list[int] = []
+
+    def fresh(self) -> Slot:
+        self.made += 1
+        return Slot(self.made, self.layout)
+
+    def drop(self, slot: Slot) -> None:
         self.dropped.append(slot.number)
 
 

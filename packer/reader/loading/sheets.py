@@ -8,6 +8,7 @@ holds them, and when that array goes, the memory comes back.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -138,14 +139,14 @@ class HeapSheets:
 
     def __init__(self, layout: Layout, keep: int) -> None:
         self._layout = layout
-        self._lending: Lending[Array] = Lending(self._fresh, keep)
+        # No method of ours: a cycle would keep the memory when the loader is gone.
+        self._lending: Lending[Array] = Lending(
+            functools.partial(np.empty, layout.shape, layout.dtype), keep
+        )
 
     def take(self) -> Sheet:
         """A sheet that nobody uses."""
         return _HeapSheet(self._layout, self._lending)
-
-    def _fresh(self) -> Array:
-        return np.empty(self._layout.shape, self._layout.dtype)
 
 
 class _HeapSheet:

@@ -63,7 +63,7 @@ def test_slots_of_a_walk_that_was_left_come_back(
         walk.close()
     last = remote.begin().submit(Wanted(0, 0, 0), remote.sheets.take())
     assert len(last.result()["key"]) == 2
-    assert len(remote.sheets._lending._free) == min(9, remote.sheets._made - 1)
+    assert len(remote.sheets._lending._free) == min(9, remote.sheets._slots.made - 1)
 
 
 def test_slots_beyond_what_is_kept_are_forgotten(
@@ -80,7 +80,7 @@ def test_slots_beyond_what_is_kept_are_forgotten(
             held.append(sheet.tensor(columns["image"]))
         walk.close()
         del held, sheet
-    assert remote.sheets._made == 4 + 3 + 3
+    assert remote.sheets._slots.made == 4 + 3 + 3
     assert remote.begin().submit(Wanted(0, 0, 0), remote.sheets.take()).result()
     if sys.platform == "linux":
         maps = Path(f"/proc/{remote._process.pid}/maps").read_text()

@@ -35,7 +35,8 @@ def test_slots_are_used_again_and_dropped() -> None:
     assert sheets.take().slot.number == number
     tensors = [sheets.take().tensor(1) for _ in range(5)]
     del tensors
-    assert len(sheets.dropped) == 3
+    assert len(sheets.forgotten()) == 3
+    assert sheets.forgotten() == []
 
 
 def test_descriptors_are_closed() -> None:

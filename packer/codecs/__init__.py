@@ -91,13 +91,15 @@ class Codec(Protocol):
 class ManyCodec(Protocol):
     """What a codec's module may have beside: several pictures in one call, between whose parts no
     thread waits for the interpreter lock.
-
-    Attributes:
-        AT_ONCE: Pictures that are worth one call. Between two calls it is noticed that a loop was
-            left.
     """
 
-    AT_ONCE: int
+    def at_once(self, alike: bool) -> int:
+        """How many pictures are worth one call of `decode_pieces`; 0: it would do none. Between two
+        calls it is noticed that a loop was left.
+
+        Args:
+            alike: Whether the same piece is wanted of all.
+        """
 
     def decode_pieces(
         self, payloads: Sequence[memoryview | None], pieces: Sequence[Piece | None], out: Array

@@ -13,7 +13,7 @@ from packer.errors import ImageError
 from packer.imaging import jpeg as jpeg_decoder
 from packer.imaging.head import Head
 from packer.imaging.head_jpeg import EOI
-from packer.imaging.pieces import Piece, make_pieces
+from packer.imaging.pieces import Piece, is_native, make_pieces
 from packer.imaging.probe import probe
 from packer.imaging.region import Region, decode_jpeg
 from packer.options import ImageOptions
@@ -26,8 +26,8 @@ FOUR_BYTES: Final = True
 MAX_SIDE: Final = 65_500
 #: Scales at which libjpeg-turbo has fast inverse transforms.
 DIVISORS: Final = (1, 2, 4, 8)
-#: 2 ms of pictures of 256 pixels, and half a second of a camera's.
-AT_ONCE: Final = 8
+#: Pictures in one call: 2 ms of such of 256 pixels, and half a second of a camera's.
+_AT_ONCE = 8
 
 # A marker within entropy-coded data: not a stuffed zero, restart marker or fill byte.
 _MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
@@ -79,6 +79,11 @@ def decode_region(
     if whole is not None and np.may_share_memory(pixels, whole):
         return whole
     return region.cut(pixels, out)
+
+
+def at_once(alike: bool) -> int:
+    """See `packer.codecs.ManyCodec`."""
+    return _AT_ONCE if is_native() else 0
 
 
 def decode_pieces(

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from packer.errors import ImageError
-from packer.imaging.cutting import cut_all
+from packer.imaging.cutting import cut_all, is_native
 from packer.imaging.head import Head
 from packer.imaging.pieces import Piece
 from packer.imaging.region import Region
@@ -22,8 +22,9 @@ KIND: Final = ""
 FOUR_BYTES: Final = False
 MAX_SIDE: Final = _MAX_SIDE
 DIVISORS: Final = (1,)
-#: A thread's part of any usual mini-batch: copying one takes 10 µs, as handing over the lock does.
-AT_ONCE: Final = 1024
+#: Pictures in one call, a thread's part of any usual mini-batch: copying one takes 10 µs, as
+#: handing over the lock does.
+_AT_ONCE = 1024
 
 # numpy.lib.format, version 1.0: magic, version, uint16 length, then text padded with spaces so
 # that the array starts at a multiple of 64 bytes.
@@ -52,6 +53,11 @@ def decode_region(
 ) -> Pixels:
     """Bytes → a view of the rectangle; without copying, unless it is to be written to `out`."""
     return region.cut(decode(payload, width, height), out)
+
+
+def at_once(alike: bool) -> int:
+    """See `packer.codecs.ManyCodec`."""
+    return _AT_ONCE if alike and is_native() else 0
 
 
 def decode_pieces(

@@ -148,20 +148,26 @@ class Decoder:
             Those for which this was not done, counted from 0: `write` them one by one.
         """
         codec = _many_codec(self._codec)
-        if codec is None or out.dtype != np.uint8 or not out.flags.c_contiguous:
+        direct = out.dtype == np.uint8 and out.flags.c_contiguous
+        if codec is None or not direct or not self.at_once:
             return range(len(payloads))
         size = out.shape[1], out.shape[2]
-        if self.random or self._one_shape is None:
-            pieces = [self._piece(self._shape(sample), draw(sample), size) for sample in samples]
+        if self._alike:
+            pieces = [self._piece(self._shape(samples[0]), draw(samples[0]), size)] * len(samples)
         else:
-            pieces = [self._piece(self._one_shape, draw(0), size)] * len(samples)
+            pieces = [self._piece(self._shape(sample), draw(sample), size) for sample in samples]
         return codec.decode_pieces(payloads, pieces, out)
 
     @property
     def at_once(self) -> int:
         """How many pictures `write_all` is best given; 0: none at all."""
         codec = _many_codec(self._codec)
-        return 0 if codec is None else codec.AT_ONCE
+        return 0 if codec is None else codec.at_once(self._alike)
+
+    @property
+    def _alike(self) -> bool:
+        """Whether the same is done to all pictures."""
+        return not self.random and self._one_shape is not None
 
     def room(self, count: int) -> Room | None:
         """What `write` needs for so many pictures; None where they cannot lie in one array: sizes

@@ -104,7 +104,7 @@ class Fields:
         def draw(sample: int) -> Draws:
             return self.draws(epoch, sample)
 
-        size = decoder.at_once or len(samples)
+        size = decoder.at_once or max(1, len(samples))
         for start in range(0, len(samples), size):
             some, numbers = payloads[start : start + size], samples[start : start + size]
             places = out[start : start + size]

@@ -9,8 +9,9 @@ import simplejpeg
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
-from packer.codecs import jpeg
+from packer.codecs import ManyCodec, jpeg
 from packer.errors import ImageError
+from packer.imaging import pieces as pieces_module
 from packer.imaging import region as region_module
 from packer.imaging.probe import probe
 from packer.imaging.region import Region
@@ -143,3 +144,12 @@ def test_with_and_without_the_extension_regions_are_equal(
     monkeypatch.setattr(region_module, "_native", lambda: None)
     for region, pixels in zip(regions, first, strict=True):
         assert np.array_equal(jpeg.decode_region(payload, 90, 60, region), pixels)
+
+
+def test_several_at_once_only_with_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else random parameters would be drawn twice, to no use."""
+    assert isinstance(jpeg, ManyCodec)
+    for native in (None, jpeg):
+        monkeypatch.setattr(pieces_module, "_native", lambda native=native: native)
+        for alike in (False, True):
+            assert bool(jpeg.at_once(alike)) == (native is not None)

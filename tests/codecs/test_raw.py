@@ -40,6 +40,8 @@ def test_several_pictures_are_cut_as_each_is(picture: Pixels) -> None:
     region = Region(7, 30, 41, 50)
     out = np.zeros((2, 41, 50, 3), np.uint8)
     assert isinstance(raw, ManyCodec)
+    assert raw.at_once(True) > 0
+    assert raw.at_once(False) == 0
     piece = Piece(90, 60, region)
     assert not raw.decode_pieces(payloads, [piece] * 2, out)
     for payload, pixels in zip(payloads, out, strict=True):

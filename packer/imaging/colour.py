@@ -133,6 +133,10 @@ def _eight_bits(image: Image, head: Head) -> Image:
     """Pixels of 16 bits scaled to 8 (`convert` would clip them); others as they are."""
     from PIL import Image as Pillow
 
+    if image.mode == "I" and head.kind == "ppm":
+        # Pillow has scaled the file's own maximum to 65535 by now.
+        values = np.asarray(image).astype(np.int64)
+        return Pillow.fromarray(((values * 255 + 32_767) // 65_535).astype(np.uint8))
     # Pillow before 11 opens 16-bit gray PNGs as mode I.
     if image.mode in _SIXTEEN_BITS or (image.mode == "I" and head.kind == "png"):
         values = np.asarray(image).astype(np.int32)

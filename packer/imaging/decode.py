@@ -180,4 +180,6 @@ _DECODERS: Final[dict[str, Callable[[bytes, Head, _Wanted], _Raw]]] = {
     "bmp": _decode_by_pillow,
     "gif": _decode_by_pillow,
     "tiff": _decode_by_pillow,
+    # OpenCV does not scale values of another maximum than 255.
+    "ppm": _decode_by_pillow,
 }

@@ -105,6 +105,10 @@ def _silence_libraries() -> None:
             handler(None)
 
 
+#: What Pillow says of a file that ends too early.
+_CUT = ("truncated", "unexpected end", "not enough image data")
+
+
 def _as_image_error(error: Exception) -> ImageError:
     from PIL import Image, UnidentifiedImageError
 
@@ -114,5 +118,5 @@ def _as_image_error(error: Exception) -> ImageError:
         return ImageError("undecodable", "Pillow finds its header broken")
     text = " ".join(str(error).split()) or type(error).__name__
     lower = text.lower()
-    cut = isinstance(error, EOFError) or "truncated" in lower or "unexpected end" in lower
+    cut = isinstance(error, EOFError) or any(words in lower for words in _CUT)
     return ImageError("truncated" if cut else "undecodable", f"Pillow: {text}")

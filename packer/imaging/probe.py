@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from packer.errors import ImageError
-from packer.imaging import head_bitmap, head_jpeg, head_png, head_tiff, head_webp
+from packer.imaging import head_bitmap, head_jpeg, head_netpbm, head_png, head_tiff, head_webp
 from packer.imaging.head import Head
 from packer.imaging.sniff import require_kind
 
@@ -22,6 +22,7 @@ _PARSERS: Final[dict[str, Callable[[bytes], Head]]] = {
     "bmp": head_bitmap.parse_bmp,
     "gif": head_bitmap.parse_gif,
     "tiff": head_tiff.parse,
+    "ppm": head_netpbm.parse,
 }
 
 

@@ -14,6 +14,7 @@ EXTENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "bmp": ("bmp", "dib"),
     "gif": ("gif",),
     "tiff": ("tif", "tiff"),
+    "ppm": ("ppm", "pgm", "pbm", "pnm"),
 }
 
 # First bytes, in the order they are tried.
@@ -48,9 +49,12 @@ _BRANDS: Final[dict[bytes, str]] = {
     b"mif3": "heic",
     b"msf1": "heic",
 }
+# Digits of PBM, PGM and PPM, plain and raw.
+_NETPBM: Final = (b"1", b"2", b"3", b"4", b"5", b"6")
 # What is often found under a picture's name, for the ledger's detail.
 _NO_PICTURES: Final[tuple[tuple[bytes, str], ...]] = (
-    (b"version https://git-lfs", "a Git LFS pointer; fetch the file itself"),
+    (b"version https://git-lfs", "a Git LFS pointer: git lfs pull fetches the file"),
+    (b"/annex/objects/", "a git-annex pointer: git annex get fetches the file"),
     (b"\x1f\x8b", "gzip data"),
     (b"PK\x03\x04", "a ZIP archive"),
     (b"<!doctype html", "an HTML page"),
@@ -61,8 +65,8 @@ _NO_PICTURES: Final[tuple[tuple[bytes, str], ...]] = (
 
 
 def sniff(data: bytes) -> str:
-    """The kind of picture: a key of `EXTENSIONS`; avif, heic, jp2, jxl, psd, ico, exr, pdf, svg or
-    ppm, which are known but not converted; "" if unknown.
+    """The kind of picture: a key of `EXTENSIONS`; avif, heic, jp2, jxl, psd, ico, exr, pdf,
+    svg, pam or pfm, which are known but not converted; "" if unknown.
     """
     for start, kind in _STARTS:
         if data.startswith(start):
@@ -74,10 +78,17 @@ def sniff(data: bytes) -> str:
         "jpeg": data == b"\xff\xd8",  # cut to its first two bytes
         "webp": data[:4] == b"RIFF" and data[8:12] == b"WEBP",
         "bmp": data[:2] == b"BM" and int.from_bytes(data[14:18], "little") in _BMP_HEADERS,
-        "ppm": data[:1] == b"P" and data[1:2].isdigit() and data[2:3].isspace(),
+        "ppm": data[:1] == b"P" and data[1:2] in _NETPBM and _follows_magic(data[2:3]),
+        "pam": data[:3] == b"P7\n",
+        "pfm": data[:2] in (b"PF", b"Pf") and data[2:3].isspace(),
         "svg": text.startswith(b"<svg") or (text.startswith(b"<?xml") and b"<svg" in text),
     }
     return next((kind for kind, holds in checks.items() if holds), "")
+
+
+def _follows_magic(following: bytes) -> bool:
+    """Whether a Netpbm file can go on so: white space, a comment, or cut behind its magic."""
+    return not following or following.isspace() or following == b"#"
 
 
 def require_kind(data: bytes) -> str:

@@ -28,7 +28,7 @@ from packer.types import Listing
 #: of another extension is ignored and counted.
 EXTENSIONS = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".dib", ".gif", ".tif", ".tiff"}
-    | {".ppm", ".pgm", ".pbm", ".pnm", ".avif", ".heic", ".heif", ".jp2", ".jxl"}
+    | {".ppm", ".pgm", ".pbm", ".pnm", ".pam", ".pfm", ".avif", ".heic", ".heif", ".jp2", ".jxl"}
 )
 #: A larger file is refused unread: one 179-megapixel picture (Pillow's own limit), uncompressed
 #: with 16 bits in three channels, is as large; a sparse file could be any size.

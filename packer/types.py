@@ -117,6 +117,36 @@ class ShardLayout:
 
 
 @dataclass(frozen=True)
+class ClassNumbers:
+    """What the `.cls` files of a source say, each of the picture that has its name.
+
+    Attributes:
+        values: int64, one a candidate: the class's number, or NO_LABEL.
+        invalid: Files that hold something else than a number from 0 on.
+        alone: Files without a picture of their name.
+        shared: Candidates that share their file with an earlier one.
+    """
+
+    values: Array
+    invalid: tuple[bytes, ...] = ()
+    alone: tuple[bytes, ...] = ()
+    shared: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecars:
+    """Files of one kind that lie beside the pictures and are not read.
+
+    Attributes:
+        files: How many.
+        example: The first one.
+    """
+
+    files: int
+    example: bytes
+
+
+@dataclass(frozen=True)
 class Listing:
     """What a scan of a source found. Sorted by path; equal for a folder and its archive.
 
@@ -128,9 +158,15 @@ class Listing:
             one or two parts, sorted.
         ignored: Files that are no candidates, counted by reason: "hidden", "extension",
             "litter" (named by the recipe), "special" (FIFO, socket, device), "broken-link",
-            "link-loop".
+            "link-loop", "pack" (a folder that packer made).
         ignored_examples: Some paths a reason, at most five each, for the summary.
         inodes: int64, inode number of each file; None where the source has none.
+        missing: Candidates whose file is not there, with what is known of each: they will be
+            skipped. Their size is 0.
+        numbers: What `.cls` files say; None where there are none.
+        sidecars: Ignored files that may hold labels, by kind: see `packer.sources._sidecars`.
+        top: Folder inside the source that the paths are relative to, where it is not the source's
+            own top.
     """
 
     paths: list[bytes]
@@ -140,10 +176,31 @@ class Listing:
     ignored: Mapping[str, int] = field(default_factory=dict)
     ignored_examples: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
     inodes: Array | None = None
+    missing: Mapping[bytes, str] = field(default_factory=dict)
+    numbers: ClassNumbers | None = None
+    sidecars: Mapping[str, Sidecars] = field(default_factory=dict)
+    top: bytes = b""
 
 
 def display_path(path: bytes) -> str:
-    """A path as text that can be printed and turned back (`os.fsencode`): bytes that are no
-    UTF-8 become surrogate escapes.
+    """A path as text: UTF-8 whatever the locale, so that a name is the same text for everybody.
+    Bytes that are no UTF-8 become surrogate escapes; `path_bytes` turns it back.
     """
-    return os.fsdecode(path)
+    return path.decode("utf-8", "surrogateescape")
+
+
+def path_bytes(text: str) -> bytes:
+    """The bytes of a path, or of a part of one, that is written as `display_path` writes it."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def display_text(native: str) -> str:
+    """A name as Python decoded it from the system (an argument, `os.getcwd()`, a `Path`), which
+    depends on the locale, as `display_path` writes it.
+    """
+    return display_path(os.fsencode(native))
+
+
+def native_text(text: str) -> str:
+    """The other way round: what a `Path` is made of."""
+    return os.fsdecode(path_bytes(text))

@@ -33,7 +33,7 @@ from packer.packing.lock import Lock
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
 from packer.packing.state import remove_work_folder
 from packer.transcode import transcode, transcode_pixels
-from packer.types import NO_LABEL, Encoded, Field, Pixels, Sample
+from packer.types import NO_LABEL, Encoded, Field, Pixels, Sample, path_bytes
 
 #: Becomes part of array names in the index, of data set names in HDF5, of member names in tar.
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -107,7 +107,7 @@ class PackWriter:
                 that the writer was not told of or that is no bytes.
             OutputError: The file system refused.
         """
-        path = os.fsencode(key)
+        path = path_bytes(key)
         if path in self._keys:
             raise UsageError(f"key {key!r} was written already", "keys name samples: once each")
         if label != NO_LABEL and not 0 <= label < len(self._classes):

@@ -72,10 +72,10 @@ def run(arguments: list[str]) -> int:
     # Our parallel part is worker processes: they start by a fork, in a tenth of the time, while
     # this process has one thread, and numpy's linear algebra, which we do not use, starts more.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # File names that are no UTF-8 are printed as the bytes they are.
+    # File names are printed as the bytes they are, whatever the locale: see `types.display_path`.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="surrogateescape")
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     running = Running()
     try:
         code, error = _outcome(arguments, running)

@@ -24,6 +24,7 @@ def command(pack: Path, key: str) -> None:
     from packer.manifest import read_manifest
     from packer.reader.pack import Pack
     from packer.reader.payloads import Payloads
+    from packer.types import display_path, display_text
 
     manifest = read_manifest(pack)
     image = next(field for field in manifest.fields if field.kind == "image")
@@ -34,7 +35,7 @@ def command(pack: Path, key: str) -> None:
         for sample in range(len(opened)):
             path = read_path(opened.index, sample)
             if path != wanted:
-                keys.append(os.fsdecode(path))
+                keys.append(display_path(path))
                 continue
             [payload] = Payloads(opened).read([sample], image.name)
             assert payload is not None, "every sample has its picture"
@@ -42,7 +43,8 @@ def command(pack: Path, key: str) -> None:
             sys.stdout.buffer.write(registry.load("codecs", str(image.codec)).file_header(*size))
             sys.stdout.buffer.write(payload)
             return
-    raise UsageError(f"{pack}: has no sample {key!r}", _hint(key, keys))
+    shown = display_text(key)
+    raise UsageError(f"{pack}: has no sample {shown!r}", _hint(shown, keys))
 
 
 def _hint(key: str, keys: list[str]) -> str:

@@ -31,6 +31,7 @@ def command(pack: Path, max_skipped: int | None, **shown: Any) -> None:
     Prints the pack's path.
     """
     from packer.merge import merge_pack, ranges
+    from packer.types import display_text
 
     reporter = make_reporter(shown["progress"], quiet=shown["quiet"], verbose=shown["verbose"])
     try:
@@ -41,7 +42,7 @@ def command(pack: Path, max_skipped: int | None, **shown: Any) -> None:
         if shown["as_json"]:
             value = {
                 "schema": "packer.merge/1",
-                "out": os.fspath(pack.absolute()),
+                "out": display_text(os.fspath(pack.absolute())),
                 "complete": False,
                 "missing": list(error.shards),
                 "array": ranges(error.parts),
@@ -54,4 +55,4 @@ def command(pack: Path, max_skipped: int | None, **shown: Any) -> None:
         click.echo(json.dumps({"schema": "packer.merge/1", **as_json(result)}))
         return
     summarise(result, reporter)
-    click.echo(os.fspath(result.out))
+    click.echo(display_text(os.fspath(result.out)))

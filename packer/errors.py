@@ -22,6 +22,7 @@ All of them survive pickling, as they cross process borders.
 from __future__ import annotations
 
 import difflib
+import re
 import signal
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -137,7 +138,7 @@ class ImageError(PackerError):
 
     Args:
         reason: A short word for the ledger: truncated, undecodable, unsupported, empty,
-            too-large, unreadable, bad-size.
+            too-large, unreadable, bad-size, missing.
         detail: What exactly, in one line, without the picture's path.
     """
 
@@ -163,10 +164,28 @@ class Interrupted(PackerError):
         self.exit_code = 128 + signal_number
 
 
+#: What packer's names are called elsewhere.
+_CALLED_ELSEWHERE: Final = {"webdataset": "tar", "wds": "tar", "jpg": "jpeg", "h5": "hdf5"}
+
+
 def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """One line for an unknown name: the closest known one, else all of them."""
+    """One line for an unknown name: the closest known one, else all of them.
+
+    Names that differ in nothing but other digits (caltech101, caltech256) are of different things;
+    those with the same digits in another order (caltech265) are slips of the finger.
+    """
     names = sorted(known)
+    same = _CALLED_ELSEWHERE.get(wrong.lower())
+    if same in names:
+        return f"did you mean {same!r}?"
     close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
-    if close:
+    if close and not _differ_in_digits(close[0], wrong):
         return f"did you mean {close[0]!r}?"
     return "known: " + ", ".join(names)
+
+
+def _differ_in_digits(one: str, other: str) -> bool:
+    """Whether two names are equal but for other digits."""
+    letters = [re.sub(r"\d", "", text) for text in (one, other)]
+    digits = [sorted(re.sub(r"\D", "", text)) for text in (one, other)]
+    return letters[0] == letters[1] and digits[0] != digits[1] and all(digits)

@@ -89,3 +89,24 @@ def test_caught_as_a_family() -> None:
 )
 def test_suggestion(wrong: str, line: str) -> None:
     assert suggestion(wrong, ["webp", "jpeg", "png"]) == line
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ("caltech101", "known: caltech256, sample"),
+        ("caltech25", "known: caltech256, sample"),
+        ("caltech265", "did you mean 'caltech256'?"),
+        ("caltec256", "did you mean 'caltech256'?"),
+    ],
+)
+def test_other_digits_are_another_thing(wrong: str, line: str) -> None:
+    assert suggestion(wrong, ["sample", "caltech256"]) == line
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("wds", "tar"), ("WebDataset", "tar"), ("h5", "hdf5"), ("mdb", "lmdb"), ("hdf", "hdf5")],
+)
+def test_formats_by_the_names_they_have_elsewhere(wrong: str, right: str) -> None:
+    assert suggestion(wrong, ["tar", "lmdb", "hdf5"]) == f"did you mean {right!r}?"

@@ -22,11 +22,19 @@ SMALLEST_PIECE = 16
 
 @dataclass(frozen=True)
 class Slot:
-    """One candidate in its place."""
+    """One candidate in its place.
+
+    Attributes:
+        number: Of the slot.
+        path: Of the candidate.
+        label: Its class index, or NO_LABEL.
+        missing: Why its file is not there, as the scan found; "" if it is.
+    """
 
     number: int
     path: bytes
     label: int
+    missing: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,8 +82,10 @@ def make_batch(task: BatchTask) -> BatchResult:
         PackerError: A picture cannot be stored, and `task.fail` is set; the message names it.
     """
     result = BatchResult(ends=task.ends)
-    with closing(read_ahead(task.source, [slot.path for slot in task.slots])) as files:
-        for slot, data in zip(task.slots, files, strict=True):
+    there = [slot.path for slot in task.slots if not slot.missing]
+    with closing(read_ahead(task.source, there)) as files:
+        for slot in task.slots:
+            data = ImageError("missing", slot.missing) if slot.missing else next(files)
             try:
                 if isinstance(data, ImageError):
                     raise data

@@ -30,6 +30,16 @@ EXTENSIONS = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".dib", ".gif", ".tif", ".tiff"}
     | {".ppm", ".pgm", ".pbm", ".pnm", ".pam", ".pfm", ".avif", ".heic", ".heif", ".jp2", ".jxl"}
 )
+#: Names of folders, lower case, that are splits where all top folders with pictures have one.
+SPLIT_FOLDERS = {
+    b"train": "train",
+    b"training": "train",
+    b"val": "val",
+    b"valid": "val",
+    b"validation": "val",
+    b"test": "test",
+    b"testing": "test",
+}
 #: A larger file is refused unread: one 179-megapixel picture (Pillow's own limit), uncompressed
 #: with 16 bits in three channels, is as large; a sparse file could be any size.
 MAX_FILE_BYTES = 1 << 30
@@ -39,14 +49,18 @@ class Source(Protocol):
     """Files by path."""
 
     def scan(
-        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+        self,
+        litter: Collection[bytes] = (),
+        hear: Callable[[int], None] | None = None,
+        output: Path | None = None,
     ) -> Listing:
-        """List the candidates, in one pass, without opening a file.
+        """List the candidates, in one pass, without opening one of them.
 
         Args:
             litter: Paths that a recipe names as known litter; counted as ignored.
-            hear: Is told now and then how many candidates there are so far, where finding them
-                takes long.
+            hear: Called now and then with the number of candidates found so far, where finding
+                them takes long.
+            output: Folder that is not of the source though it may lie in it: the pack's.
 
         Raises:
             SourceError: The source is missing, unreadable or not what it should be.
@@ -59,6 +73,11 @@ class Source(Protocol):
             ImageError: reason "unreadable": no permission, shorter than it says.
             ReadError: The storage is in trouble, or the file changed since the scan.
         """
+
+
+def split_name(folder: bytes) -> str | None:
+    """train, val or test where a folder of this name stands for that split, else None."""
+    return SPLIT_FOLDERS.get(folder.lower())
 
 
 #: What is wrong with one file, and will be the next time; other errors of the system are trouble

@@ -8,17 +8,17 @@ as in a folder, but only within the archive.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, TypeAlias
 
 import numpy as np
 
-from packer.sources._candidates import Candidates, is_hidden
+from packer.sources import _packs, split_name
+from packer.sources._candidates import Candidates, clamp, is_hidden
 from packer.sources._member import NUMBERS, Member
+from packer.sources._sidecars import CLS
 from packer.types import Array, Listing
 
-#: Split names are no data set's name: an archive with only `train/` in it is not entered.
-SPLIT_NAMES = frozenset((b"train", b"val", b"valid", b"validation", b"test"))
 #: Links followed in a row, as Linux does (path_resolution(7)).
 _MAX_HOPS = 40
 
@@ -47,9 +47,20 @@ class Tree:
 
     Args:
         members: In archive order.
+        read_head: Reads the first bytes of a member, b"" where they cannot be read.
+        location: Where the archive is, for errors.
     """
 
-    def __init__(self, members: Iterable[Member]) -> None:
+    def __init__(
+        self,
+        members: Iterable[Member],
+        read_head: Callable[[Member], bytes] = lambda member: b"",
+        location: bytes = b"",
+    ) -> None:
+        self._read_head = read_head
+        self._location = location
+        #: Paths of `.cls` files that the last listing found, and their members.
+        self.number_files: dict[bytes, Member] = {}
         self._top: _Folder = {}
         self._rows = array("q")
         for member in members:
@@ -59,15 +70,16 @@ class Tree:
         """The folder that counts as the top, and the folders above it, from the archive's own top.
 
         It is `root` where there is such a folder. Else, if the archive holds one top folder and
-        nothing beside it (hidden files apart), it is that folder, unless its name is a split's
-        or a picture lies in it directly: so `tar cf x.tar mydata/` is the folder mydata.
+        nothing beside it (hidden files apart), it is that folder, unless its name is a split's,
+        which is no data set's name, or a picture lies in it directly: so `tar cf x.tar mydata/` is
+        the folder mydata.
         """
         if root and (found := self._follow([self._top], root, _MAX_HOPS)) is not None:
             chain, node = found
             if isinstance(node, dict):
                 return [*chain, node]
         visible = [name for name in self._top if not is_hidden(name, folder=True)]
-        if len(visible) == 1 and visible[0] not in SPLIT_NAMES:
+        if len(visible) == 1 and split_name(visible[0]) is None:
             inner = self._top[visible[0]]
             if isinstance(inner, dict) and not _holds_picture(inner):
                 return [self._top, inner]
@@ -80,12 +92,14 @@ class Tree:
             The listing; int64, one row a candidate, its columns those of `Member.numbers`.
         """
         found = Candidates(litter)
-        rows = array("q")
-        table = np.array(self._rows, "i8").reshape(-1, NUMBERS)
+        rows, number_rows = array("q"), dict[bytes, int]()
         top = self.enter(root)
         waiting = [(b"", top, frozenset([id(top[-1])]))]
         while waiting:
             prefix, chain, ids = waiting.pop()
+            if self._is_pack(chain):
+                found.pass_over_pack(prefix, self._location)
+                continue
             for name, entry in chain[-1].items():
                 path = prefix + name
                 if is_hidden(name, folder=False):
@@ -93,7 +107,9 @@ class Tree:
                     continue
                 reached = self._reach(chain, entry, _MAX_HOPS)
                 if reached is None:
-                    found.ignore("broken-link", path)
+                    assert isinstance(entry, _Link), "others are what they are"
+                    if found.add_broken_link(path, entry.target):
+                        rows.append(-1)
                     continue
                 above, node = reached
                 if isinstance(node, dict):
@@ -105,8 +121,35 @@ class Tree:
                     rows.append(node)
                     _, _, size, stamp, _, _ = self._rows[node * NUMBERS : (node + 1) * NUMBERS]
                     found.add(path, size, stamp)
+                elif path[-len(CLS) :].lower() == CLS:
+                    number_rows[path] = node
         listing, order = found.listing()
+        self.number_files = {
+            path: self._member(path, number_rows[path]) for path in found.number_files
+        }
+        rows.extend([-1] * (len(order) - len(rows)))  # of pictures that only a pointer file names
+        nowhere = np.zeros(NUMBERS, "i8")
+        table = np.concatenate([np.array(self._rows, "i8"), nowhere]).reshape(-1, NUMBERS)
         return listing, table[np.array(rows, "i8")[order]]
+
+    def _member(self, path: bytes, row: int) -> Member:
+        start, stored, size, stamp, method, crc32 = self._rows[row * NUMBERS : (row + 1) * NUMBERS]
+        return Member(path, "file", start, stored, size, stamp, method, crc32)
+
+    def _is_pack(self, chain: list[_Folder]) -> bool:
+        """Whether the folder chain[-1] is a pack."""
+        names = [name for name in _packs.NAMES if name in chain[-1]]
+        if not names:
+            return False
+        reached = {name: self._reach(chain, chain[-1][name], _MAX_HOPS) for name in names}
+        nodes = {name: found[1] for name, found in reached.items() if found is not None}
+        if isinstance(nodes.get(_packs.WORK_FOLDER), dict):
+            return True
+        manifest = nodes.get(_packs.MANIFEST)
+        if not isinstance(manifest, int):
+            return False
+        member = self._member(_packs.MANIFEST, manifest)
+        return _packs.is_pack((_packs.MANIFEST,), lambda: self._read_head(member))
 
     def _add(self, member: Member) -> None:
         parts = _parts(member.name)
@@ -120,12 +163,18 @@ class Tree:
             _inner(folder, name)
         elif member.kind == "file":
             folder[name] = len(self._rows) // NUMBERS
-            self._rows.extend(member.numbers)
+            try:
+                self._rows.extend(member.numbers)
+            except OverflowError:  # for a time or size that no column holds, see `clamp`
+                del self._rows[len(self._rows) // NUMBERS * NUMBERS :]
+                self._rows.extend(map(clamp, member.numbers))
         elif member.kind == "symlink":
             folder[name] = _Link(member.target)
         elif member.kind == "hardlink":
             target = self._exact(_parts(member.target))
-            folder[name] = _Link(b"") if target is None or isinstance(target, dict) else target
+            if target is None or isinstance(target, dict):
+                target = _Link(b"/" + member.target)  # which leads nowhere
+            folder[name] = target
         else:
             folder[name] = _SPECIAL
 

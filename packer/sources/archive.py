@@ -12,7 +12,8 @@ import os
 import shlex
 import weakref
 from bisect import bisect_left
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from typing import NamedTuple
 from packer.errors import ImageError, SourceError
 from packer.sources import MAX_FILE_BYTES, _tar, _zip, read_error
 from packer.sources._member import Member
+from packer.sources._numbers import read_numbers
 from packer.sources._tree import Tree
 from packer.types import Listing, display_path
 
@@ -35,6 +37,8 @@ _TAR_SUFFIXES = (".tgz", ".tbz", ".tbz2", ".txz", ".tzst", ".tlz4")
 #: Archives that packer knows by their first bytes, to say what to do with them.
 _FOREIGN = {b"7z\xbc\xaf\x27\x1c": "7z x", b"Rar!": "unrar x"}
 _HEAD_BYTES = 512
+#: Larger files are neither a class number nor the manifest of a pack.
+_SMALL_BYTES = 1 << 26
 
 
 def accepts(location: Path) -> bool:
@@ -102,7 +106,10 @@ class ArchiveSource:
         self._key = key
 
     def scan(
-        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+        self,
+        litter: Collection[bytes] = (),
+        hear: Callable[[int], None] | None = None,
+        output: Path | None = None,
     ) -> Listing:
         """See `packer.sources.Source.scan`.
 
@@ -111,7 +118,9 @@ class ArchiveSource:
             DamageError: The archive is damaged or cut short.
         """
         self._key = self._key._replace(litter=tuple(sorted(litter)))
-        return _table(self._key).listing
+        table = _table(self._key)
+        listing = table.listing
+        return replace(listing, numbers=read_numbers(listing, table.number_files, table.read_small))
 
     def read(self, path: bytes) -> bytes:
         """See `packer.sources.Source.read`."""
@@ -134,10 +143,29 @@ class _Table:
         try:
             is_zip = _is_zip(os.pread(self._fd, _HEAD_BYTES, 0))
             self._read_member = _zip.read_member if is_zip else _tar.read_member
-            tree = Tree((_zip if is_zip else _tar).members(self._fd, key.path))
+            members = (_zip if is_zip else _tar).members(self._fd, key.path)
+            tree = Tree(members, self._read_small, os.fsencode(key.path))
+            self.listing, self._places = tree.listing(key.root, key.litter)
         except OSError as error:
             raise _unreadable(key.path, error) from error
-        self.listing, self._places = tree.listing(key.root, key.litter)
+        #: Paths of `.cls` files, and where they lie.
+        self.number_files = tree.number_files
+
+    def read_small(self, paths: Sequence[bytes]) -> Iterator[bytes]:
+        """The content of some of `number_files`; b"" of those that are damaged."""
+        try:
+            for path in paths:
+                yield self._read_small(self.number_files[path])
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
+
+    def _read_small(self, member: Member) -> bytes:
+        if member.size > _SMALL_BYTES:
+            return b""
+        try:
+            return self._read_member(self._fd, member)
+        except ImageError:
+            return b""
 
     def read(self, path: bytes) -> bytes:
         paths = self.listing.paths

@@ -55,7 +55,10 @@ class DrawnSource:
     """The sample's files. Those that were drawn are kept by the process, 10 MB in all."""
 
     def scan(
-        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+        self,
+        litter: Collection[bytes] = (),
+        hear: Callable[[int], None] | None = None,
+        output: Path | None = None,
     ) -> Listing:
         """See `packer.sources.Source.scan`; draws all pictures, as sizes are only known then."""
         found = Candidates(litter)

@@ -9,14 +9,27 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from packer.errors import ImageError, SourceError
-from packer.sources import MAX_FILE_BYTES, changed, read_error
-from packer.sources._candidates import Candidates, is_hidden
+from packer.sources import MAX_FILE_BYTES, _packs, changed, read_error
+from packer.sources._candidates import Candidates, clamp, is_hidden
+from packer.sources._numbers import LONGEST, read_numbers
 from packer.types import Listing, display_path
+
+T = TypeVar("T")
+
+#: What a link that leads nowhere gives; other errors are trouble with the storage.
+LEADS_NOWHERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
+#: Questions to the file system in flight: one at a time, each costs a round trip on NFS.
+_IN_FLIGHT = 16
+#: Paths asked for in one go; bounds what waits in memory.
+_SLICE = 4096
 
 
 def accepts(location: Path) -> bool:
@@ -60,12 +73,17 @@ class FolderSource:
 
     def __init__(self, top: bytes) -> None:
         self.top = top
+        # Folder inside of `top` that the paths of the last scan are relative to.
+        self._inside = b""
         # Modification time of the newest file found, in ns: what is newer changed later. This
         # travels to worker processes; the times of all files would not.
         self._newest: int | None = None
 
     def scan(
-        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+        self,
+        litter: Collection[bytes] = (),
+        hear: Callable[[int], None] | None = None,
+        output: Path | None = None,
     ) -> Listing:
         """See `packer.sources.Source.scan`.
 
@@ -73,28 +91,61 @@ class FolderSource:
         on NFS the listing brings the attributes along, so this costs no round trip a file.
         """
         found = Candidates(litter, hear)
+        avoided = identity_of(output)
         try:
             waiting = [_Folder(b"", frozenset([_identity(os.stat(self.top))]))]  # noqa: PTH116
         except OSError as error:
             raise _unreadable(self.top, error) from error
         while waiting:
             folder = waiting.pop()
-            path = os.path.join(self.top, folder.prefix)  # noqa: PTH118
-            try:
-                with os.scandir(path) as entries:
-                    for entry in entries:
-                        inner = _take(entry, folder, found)
-                        if inner is not None:
-                            waiting.append(inner)
-            except OSError as error:
-                raise _unreadable(path, error) from error
+            waiting += self._scan_folder(folder, found, avoided)
+        return self._finish(found)
+
+    def _scan_folder(
+        self, folder: _Folder, found: Candidates, avoided: tuple[int, int] | None
+    ) -> list[_Folder]:
+        """Add what is in a folder to what was found; the folders to descend into are returned."""
+        path = os.path.join(self.top, folder.prefix)  # noqa: PTH118
+        before = found.mark()
+        inner, of_a_pack = [], []
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.name in _packs.NAMES:
+                        of_a_pack.append(entry)
+                    if (deeper := _take(entry, folder, found, avoided)) is not None:
+                        inner.append(deeper)
+            if of_a_pack and _is_pack(path, of_a_pack):
+                found.forget_since(before)
+                found.pass_over_pack(folder.prefix, self.top)
+                return []
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        return inner
+
+    def _finish(self, found: Candidates) -> Listing:
+        """The listing, with the numbers of `.cls` files; `read` takes its paths from here on."""
         listing = found.listing()[0]
+        self._inside = listing.top
         self._newest = int(listing.stamps.max(initial=0))
-        return listing
+        read = partial(side_by_side, self._read_head)
+        return replace(listing, numbers=read_numbers(listing, found.number_files, read))
+
+    def _read_head(self, path: bytes) -> bytes:
+        """The beginning of a small file; b"" of one that is not there or may not be read."""
+        full = os.path.join(self.top, path)  # noqa: PTH118
+        try:
+            with open(full, "rb", buffering=0) as file:  # noqa: PTH123
+                return file.read(LONGEST + 1)
+        except OSError as error:
+            reason = read_error(display_path(full), error)
+            if isinstance(reason, ImageError) or error.errno in LEADS_NOWHERE:
+                return b""
+            raise reason from error
 
     def read(self, path: bytes) -> bytes:
         """See `packer.sources.Source.read`."""
-        full = os.path.join(self.top, path)  # noqa: PTH118
+        full = os.path.join(self.top, self._inside, path)  # noqa: PTH118
         try:
             try:
                 return self._read(full)
@@ -113,12 +164,17 @@ class FolderSource:
             data = file.readall()
         if len(data) != status.st_size:
             raise changed(display_path(full), "changed while it was read")
-        if self._newest is not None and status.st_mtime_ns > self._newest:
+        if self._newest is not None and clamp(status.st_mtime_ns) > self._newest:
             raise changed(display_path(full), "changed since the source was scanned")
         return data
 
 
-def _take(entry: os.DirEntry[bytes], folder: _Folder, found: Candidates) -> _Folder | None:
+def _take(
+    entry: os.DirEntry[bytes],
+    folder: _Folder,
+    found: Candidates,
+    avoided: tuple[int, int] | None,
+) -> _Folder | None:
     """Add one entry to what was found; a folder to descend into is returned."""
     path = folder.prefix + entry.name
     if is_hidden(entry.name, folder=False):
@@ -129,16 +185,16 @@ def _take(entry: os.DirEntry[bytes], folder: _Folder, found: Candidates) -> _Fol
         try:
             status = entry.stat()
         except OSError as error:
-            if isinstance(error, PermissionError):
+            if error.errno not in LEADS_NOWHERE:
                 raise
-            found.ignore("broken-link", path)
+            found.add_broken_link(path, os.readlink(entry.path))  # noqa: PTH115
             return None
         is_folder = stat.S_ISDIR(status.st_mode)
         is_file = stat.S_ISREG(status.st_mode)
     else:
         is_folder, is_file = entry.is_dir(), entry.is_file()
     if is_folder:
-        return _take_folder(entry, folder, found)
+        return _take_folder(entry, folder, found, avoided)
     if not is_file:
         found.ignore("special", path)
     elif found.wants(path):
@@ -147,17 +203,57 @@ def _take(entry: os.DirEntry[bytes], folder: _Folder, found: Candidates) -> _Fol
     return None
 
 
-def _take_folder(entry: os.DirEntry[bytes], folder: _Folder, found: Candidates) -> _Folder | None:
+def _take_folder(
+    entry: os.DirEntry[bytes],
+    folder: _Folder,
+    found: Candidates,
+    avoided: tuple[int, int] | None,
+) -> _Folder | None:
     path = folder.prefix + entry.name
     if is_hidden(entry.name, folder=True):
         found.ignore("hidden", path)
         return None
     identity = _identity(entry.stat())
+    if identity == avoided:
+        return None
     if identity in folder.chain:
         found.ignore("link-loop", path)
         return None
     found.add_folder(path)
     return _Folder(path + b"/", folder.chain | {identity})
+
+
+def _is_pack(folder: bytes, entries: Sequence[os.DirEntry[bytes]]) -> bool:
+    """Whether the folder of that path is a pack, given the entries named as parts of one."""
+    names = {entry.name for entry in entries if entry.name != _packs.WORK_FOLDER or entry.is_dir()}
+    return _packs.is_pack(names, lambda: read_manifest_head(folder))
+
+
+def read_manifest_head(folder: bytes) -> bytes:
+    """The first bytes of the manifest in a folder; b"" where there is none to read."""
+    path = os.path.join(folder, _packs.MANIFEST)  # noqa: PTH118
+    if not os.path.isfile(path):  # noqa: PTH113
+        return b""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read(_packs.HEAD_BYTES)
+    except OSError:
+        return b""
+
+
+def identity_of(folder: Path | None) -> tuple[int, int] | None:
+    """Device and inode of a folder; None where there is none."""
+    try:
+        return None if folder is None else _identity(folder.stat())
+    except OSError:
+        return None
+
+
+def side_by_side(ask: Callable[[bytes], T], paths: Sequence[bytes]) -> Iterator[T]:
+    """The answers in order, several questions under way at once."""
+    with ThreadPoolExecutor(_IN_FLIGHT) as pool:
+        for start in range(0, len(paths), _SLICE):
+            yield from pool.map(ask, paths[start : start + _SLICE])
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

@@ -11,24 +11,24 @@ import itertools
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from packer.errors import ImageError, SourceError
-from packer.sources._candidates import Candidates, is_hidden
-from packer.sources._tree import SPLIT_NAMES
-from packer.sources.folder import FolderSource
+from packer.errors import SourceError
+from packer.sources import _packs, split_name
+from packer.sources._candidates import Candidates, is_hidden, wrapping_folder
+from packer.sources.folder import (
+    LEADS_NOWHERE,
+    FolderSource,
+    read_manifest_head,
+    side_by_side,
+)
 from packer.types import Listing, display_path
 
 #: File names that are taken for a list without being told: of a table one could not know.
 _SUFFIXES = (".txt", ".lst", ".list")
-#: Questions for a file's size in flight: one at a time, each costs a round trip on NFS.
-_IN_FLIGHT = 16
-#: Paths asked for in one go; bounds what waits in memory.
-_SLICE = 4096
-#: More files than that which are not there mean a wrong folder, not a few lost files. (Their names
-#: travel to the workers with every task.)
+#: More files than that which are not there mean a wrong folder, not a few lost files.
 _MAX_MISSING = 1000
 
 
@@ -113,14 +113,16 @@ class ListedSource(FolderSource):
     def __init__(self, top: bytes, paths: Sequence[bytes]) -> None:
         super().__init__(top)
         self.paths = paths
-        self._missing: frozenset[bytes] = frozenset()
 
     def __getstate__(self) -> dict[str, Any]:
         """Worker processes read; the list itself stays where it was scanned."""
         return {**self.__dict__, "paths": ()}
 
     def scan(
-        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+        self,
+        litter: Collection[bytes] = (),
+        hear: Callable[[int], None] | None = None,
+        output: Path | None = None,
     ) -> Listing:
         """See `packer.sources.Source.scan`. A file that is not there is a candidate nevertheless:
         it will be skipped, with a line in the ledger.
@@ -129,79 +131,112 @@ class ListedSource(FolderSource):
             SourceError: Also if very many are not there.
         """
         found = Candidates(litter, hear)
-        folders: set[bytes] = set()
-        hidden: set[bytes] = set()
-        visible = []
-        for path in self.paths:
-            if (above := _hidden_part(path)) is not None:
-                hidden.add(above)
-            elif path:
-                visible.append(path)
-                folders.update(_folders_above(path))
-        missing = []
-        for path, status in self._statuses(visible):
-            if status is not None and stat.S_ISDIR(status.st_mode):
+        own = self._output(output)
+        packs = {pack for pack in self._packs() if not (pack + b"/").startswith(own)}
+        visible, hidden = self._visible([*own, *(pack + b"/" for pack in packs)])
+        deepest = {path.rpartition(b"/")[0] for path in visible}
+        folders = {folder for path in deepest for folder in _with_those_above(path)}
+        absent = []
+        for path, status in zip(visible, side_by_side(self._status, visible), strict=True):
+            if status is None:
+                if found.wants(path):
+                    absent.append(path)
+                    found.add_missing(path, "no such file when the list was read")
+            elif isinstance(status, bytes):
+                found.add_broken_link(path, status)
+            elif stat.S_ISDIR(status.st_mode):
                 system = is_hidden(path.rpartition(b"/")[2], folder=True)
                 (hidden if system else folders).add(path)
-            elif status is not None and not stat.S_ISREG(status.st_mode):
-                found.ignore("special", path)
-            elif found.wants(path):
-                if status is None:
-                    missing.append(path)
-                    found.add(path, 0, 0)
-                else:
-                    found.add(path, status.st_size, status.st_mtime_ns, status.st_ino)
+            else:
+                _take_file(path, status, found)
+        self._refuse_many(absent)
         for above in sorted(hidden):
             found.ignore("hidden", above)
         for folder in sorted(folders):
             found.add_folder(folder)
-        self._missing = self._tolerated(missing)
-        listing = found.listing()[0]
-        self._newest = int(listing.stamps.max(initial=0))
-        return listing
-
-    def read(self, path: bytes) -> bytes:
-        """See `packer.sources.Source.read`."""
-        if path in self._missing:
-            raise ImageError("unreadable", "no such file when the list was read")
-        return super().read(path)
+        for pack in sorted(packs):
+            found.pass_over_pack(pack + b"/" if pack else b"", self.top)
+        return self._finish(found)
 
     def single_folder(self) -> bytes | None:
         """The one top folder, if all pictures of the list lie in folders of it; no split's name."""
         known = Candidates()
         pictures = [path for path in self.paths if known.wants(path)]
         tops = {path.partition(b"/")[0] for path in pictures}
-        if len(tops) != 1 or tops & SPLIT_NAMES or any(p.count(b"/") < 2 for p in pictures):
+        if len(tops) != 1 or any(p.count(b"/") < 2 for p in pictures) or wrapping_folder(pictures):
             return None
-        return tops.pop()
+        top = tops.pop()
+        return top if split_name(top) is None else None
 
-    def _statuses(self, paths: Sequence[bytes]) -> Iterator[tuple[bytes, os.stat_result | None]]:
-        """What each path is; None where nothing is."""
-        with ThreadPoolExecutor(_IN_FLIGHT) as pool:
-            for start in range(0, len(paths), _SLICE):
-                part = paths[start : start + _SLICE]
-                yield from zip(part, pool.map(self._status, part), strict=True)
+    def _visible(self, passed_over: Sequence[bytes]) -> tuple[list[bytes], set[bytes]]:
+        """Paths outside of some folders, whose names end in "/": those that are not hidden, and
+        what hides the others.
+        """
+        above = tuple(passed_over)
+        visible, hidden = [], set()
+        for path in self.paths:
+            if above and (path + b"/").startswith(above):
+                continue
+            if (part := _hidden_part(path)) is not None:
+                hidden.add(part)
+            elif path:
+                visible.append(path)
+        return visible, hidden
 
-    def _status(self, path: bytes) -> os.stat_result | None:
+    def _packs(self) -> set[bytes]:
+        """Folders that packer made and of which the list names files."""
+        packs = set()
+        for path in self.paths:
+            folder, _, name = path.rpartition(b"/")
+            if name == _packs.MANIFEST:
+                full = os.path.join(self.top, folder)  # noqa: PTH118
+                if _packs.is_pack((name,), partial(read_manifest_head, full)):
+                    packs.add(folder)
+            elif _packs.WORK_FOLDER in path:
+                above, found, below = (b"/" + path).partition(b"/" + _packs.WORK_FOLDER)
+                full = os.path.join(self.top, path)  # noqa: PTH118
+                if found and (below.startswith(b"/") or (not below and os.path.isdir(full))):  # noqa: PTH112
+                    packs.add(above.removeprefix(b"/"))
+        return packs
+
+    def _output(self, output: Path | None) -> tuple[bytes, ...]:
+        """The pack's folder, with "/" behind, relative to the top; empty if it is not inside."""
+        if output is None:
+            return ()
+        top, out = os.path.realpath(self.top), os.path.realpath(os.fsencode(output))
+        around = top.rstrip(b"/") + b"/"
+        return (out.removeprefix(around) + b"/",) if out.startswith(around) else ()
+
+    def _status(self, path: bytes) -> os.stat_result | bytes | None:
+        """What a path is; where a link leads that leads to no file; None where nothing is."""
         full = os.path.join(self.top, path)  # noqa: PTH118
         try:
             return os.stat(full)  # noqa: PTH116
-        except (FileNotFoundError, NotADirectoryError):
-            return None
         except OSError as error:
-            raise SourceError(
-                f"{display_path(full)}: cannot be read: {error.strerror or error}",
-                "check its permissions, or leave it out of the list",
-            ) from error
+            if error.errno not in LEADS_NOWHERE:
+                raise SourceError(
+                    f"{display_path(full)}: cannot be read: {error.strerror or error}",
+                    "check its permissions, or leave it out of the list",
+                ) from error
+        try:
+            return os.readlink(full)  # noqa: PTH115
+        except OSError:
+            return None
 
-    def _tolerated(self, missing: Sequence[bytes]) -> frozenset[bytes]:
-        if len(missing) > _MAX_MISSING:
+    def _refuse_many(self, absent: Sequence[bytes]) -> None:
+        if len(absent) > _MAX_MISSING:
             raise SourceError(
-                f"{len(missing)} of {len(self.paths)} listed files are not there, among them"
-                f" {display_path(os.path.join(self.top, missing[0]))}",  # noqa: PTH118
+                f"{len(absent)} of {len(self.paths)} listed files are not there, among them"
+                f" {display_path(os.path.join(self.top, absent[0]))}",  # noqa: PTH118
                 "give the list in the folder that its paths are relative to",
             )
-        return frozenset(missing)
+
+
+def _take_file(path: bytes, status: os.stat_result, found: Candidates) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        found.ignore("special", path)
+    elif found.wants(path):
+        found.add(path, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def _hidden_part(path: bytes) -> bytes | None:
@@ -213,8 +248,8 @@ def _hidden_part(path: bytes) -> bytes | None:
     return None
 
 
-def _folders_above(path: bytes) -> Iterator[bytes]:
-    """The folders that a path lies in, as deep as one can be a class or a split."""
-    parts = path.split(b"/", 2)
-    for count in range(1, len(parts)):
-        yield b"/".join(parts[:count])
+def _with_those_above(folder: bytes) -> Iterator[bytes]:
+    """A folder and those that it lies in, but for the top."""
+    while folder:
+        yield folder
+        folder = folder.rpartition(b"/")[0]

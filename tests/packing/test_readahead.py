@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,10 @@ class _Slow:
         self.now = self.most = 0
 
     def scan(
-        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+        self,
+        litter: Collection[bytes] = (),
+        hear: Callable[[int], None] | None = None,
+        output: Path | None = None,
     ) -> Listing:
         raise NotImplementedError
 

@@ -60,6 +60,8 @@ def assert_equal_listings(first: Listing, second: Listing) -> None:
     assert first.folders == second.folders
     assert first.ignored == second.ignored
     assert first.ignored_examples == second.ignored_examples
+    assert first.missing == second.missing
+    assert first.sidecars == second.sidecars
 
 
 @settings(
@@ -108,7 +110,11 @@ def test_links_in_folder_tar_and_zip(
     (folder / "linked").symlink_to("real")
     (folder / "a" / "gone.jpg").symlink_to("nowhere.jpg")
     expected = sources.open_source(folder).scan()
-    assert len(expected.paths) == 4
+    assert expected.paths == [
+        *(b"a/2.jpg", b"a/gone.jpg", b"a/link.jpg", b"linked/1.jpg", b"real/1.jpg")
+    ]
+    why = "a link to nowhere.jpg that leads to no file"
+    assert expected.missing == {b"a/gone.jpg": why}
     for place in (make_tar(folder, tmp_path / "x.tar"), make_zip(folder, tmp_path / "x.zip")):
         source = sources.open_source(place)
         assert_equal_listings(source.scan(), expected)

@@ -38,8 +38,8 @@ def test_what_is_no_candidate_is_counted_by_reason(tmp_path: Path, write_files: 
     other = [b"056.dog/Thumbs.db", b"056.dog/desktop.ini", b"notes.txt"]
     write_files(tmp_path, dict.fromkeys([*clutter, *other, b"198.spider/RENAME2"], b"x"))
     write_files(tmp_path, {b"056.dog/greg/vision309/": b"", b"056.dog/1.jpg": b"picture"})
-    (tmp_path / "056.dog" / "gone.jpg").symlink_to("nowhere.jpg")
-    (tmp_path / "056.dog" / "circle.jpg").symlink_to("circle.jpg")
+    (tmp_path / "056.dog" / "gone").symlink_to("nowhere")
+    (tmp_path / "056.dog" / "circle.txt").symlink_to("circle.txt")
     os.mkfifo(tmp_path / "056.dog" / "pipe.jpg")
     listing = folder.open_source(tmp_path).scan([b"198.spider/RENAME2"])
     assert listing.paths == [b"056.dog/1.jpg"]

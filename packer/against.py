@@ -41,7 +41,7 @@ def compare_source(
         reporter: Hears what is going on.
     """
     options = {**manifest.options, "exclude_classes": tuple(manifest.options["exclude_classes"])}
-    job = make_job(source, ConvertOptions(**options), reporter)
+    job = make_job(source, ConvertOptions(**options), reporter, folder)
     if job.labelling.classes != manifest.classes:
         return [f"{folder}: its classes are not those of {source.location}"]
     libraries = describe_difference(dict(manifest.libraries), dict(job.libraries))

@@ -28,6 +28,7 @@ from packer.packing.making import make_shard
 from packer.packing.plan import ShardPlan
 from packer.packing.pool import Pool
 from packer.packing.shard import WORK_FOLDER
+from packer.packing.skips import judge_skips
 from packer.packing.state import (
     PLAN_NAME,
     ShardState,
@@ -101,7 +102,7 @@ def convert_dataset(
         reporter.warn(warning)
     given = source if isinstance(source, Input) else open_input(source)
     folder = Path(out).absolute()
-    job = make_job(given, options, reporter)
+    job = make_job(given, options, reporter, folder)
     moved = _move_away(folder, reporter) if force else None
     if not is_complete(folder):
         _require_empty_or_ours(folder)
@@ -114,6 +115,8 @@ def convert_dataset(
 def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertResult | None:
     """Make what is missing; None if another run completed the pack meanwhile."""
     part, parts = job.options.part or (None, 0)
+    # Before anything is written: once the files are there, the same command then works.
+    judge_skips(job.missing(), job.planned, job.max_skipped)
     make_folder(out / WORK_FOLDER)
     with Lock(out / WORK_FOLDER, part, job_name, note=reporter.note) as lock:
         if is_complete(out):

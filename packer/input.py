@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,9 @@ from packer import sources
 from packer.errors import SourceError, suggestion
 from packer.recipe import Recipe
 from packer.sources import Source, listed
+from packer.types import display_text
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,24 @@ class Input:
     def display_name(self, folder: str) -> str:
         """A class folder's name for people."""
         return self.recipe.display_name(folder) if self.recipe else folder
+
+    def refuse_unlabelled(self, unlabelled: Mapping[str, int]) -> None:
+        """Refuse a source of a recipe that knows of labels, where they are not there.
+
+        Args:
+            unlabelled: Number of samples by split, of splits without class folders.
+
+        Raises:
+            SourceError: train or val is among them; says how to bring the labels.
+        """
+        how = self.recipe.bring_labels if self.recipe else ""
+        for split in ("train", "val"):
+            if how and split in unlabelled:
+                raise SourceError(
+                    f"{self.location}: {split} has no class folders, so its {unlabelled[split]}"
+                    " pictures have no label",
+                    how,
+                )
 
     def expectations(self, images: int, classes: int | None) -> Iterator[str]:
         """Lines on counts that differ from what the recipe expects.
@@ -84,6 +106,8 @@ def open_input(
         ConfigError: A recipe file that cannot be.
     """
     text = os.fspath(source)
+    for given in (text, os.fspath(src or "")):
+        _refuse_address(given)
     if text in recipes.names() or text.endswith((".yaml", ".yml")):
         known = recipes.load(text)
         place, _ = recipes.find_source(
@@ -97,8 +121,9 @@ def open_input(
         )
     path = Path(text)
     if not path.exists() and path.name == text:
+        known_names = ", ".join(recipes.names())
         raise SourceError(
-            f"{text}: no such folder, archive or recipe", suggestion(text, recipes.names())
+            f"{text}: no such folder, archive or recipe", f"packer's recipes: {known_names}"
         )
     opened = sources.open_source(path)
     return Input(_name(path), os.fspath(path.absolute()), opened)
@@ -125,7 +150,23 @@ def open_list(
     return Input(_name(folder), f"{len(opened.paths)} listed files in {folder}", opened)
 
 
+def _refuse_address(text: str) -> None:
+    """Refuse a URL: `Path` would make a file name of it."""
+    if (found := _ADDRESS.match(text)) is None:
+        return
+    if found[1].lower() == "file":
+        raise SourceError(f"{text}: an address", f"give the path alone: {text[len(found[0]) :]}")
+    raise SourceError(
+        f"{text}: packer convert does not download",
+        "download it first and give the folder or archive (packer fetch RECIPE does so for"
+        f" {', '.join(name for name in recipes.names() if recipes.load(name).archives)})",
+    )
+
+
 def _name(path: Path) -> str:
-    """Name of a data set that no recipe names: its folder's, or its archive's without suffix."""
-    resolved = path.absolute()
-    return resolved.name if path.is_dir() else resolved.stem or "pack"
+    """Name of a data set that no recipe names: its folder's, or its archive's without suffix; ""
+    of the root folder.
+    """
+    # What ".." means, only the file system knows where a link is on the way.
+    resolved = path.resolve() if ".." in path.parts else path.absolute()
+    return display_text(resolved.name if path.is_dir() else resolved.stem or "pack")

@@ -58,8 +58,8 @@ class Manifest:
             taken over as they are, and so on, by note.
         options: Those that decide what is in the pack, by name.
         libraries: Versions of the libraries that made the pictures, by name.
-        listing_sha256: Hex digest of the source's sorted (path, size) list; empty if the pack was
-            not made from one.
+        listing_sha256: Hex digest of the source's sorted (path, size) list, see `listing_digest`;
+            empty if the pack was not made from one.
     """
 
     name: str

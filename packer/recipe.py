@@ -7,7 +7,6 @@ the fields of `Recipe` and `Archive`; only `title` must be there.
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from packer import registry, sources, yamlfile
 from packer.configfile import check_options, parse_bytes
 from packer.errors import ConfigError, SourceError, suggestion
 from packer.sources import Source
+from packer.types import path_bytes
 
 _PACKAGE = "packer.recipes"
 
@@ -58,6 +58,8 @@ class Recipe:
         local_names: Names under which a downloaded copy may lie, folder or archive.
         archives: What `packer fetch` downloads.
         obtain: How to get the data where there is nothing to download.
+        bring_labels: How to give pictures their labels. Where it is said, a train or val without
+            class folders is refused.
         images: Number of candidates it should have, or None.
         classes: Number of classes it should have, or None.
         class_name: Regular expression; where it matches a whole class folder's name, its first
@@ -76,6 +78,7 @@ class Recipe:
     local_names: tuple[str, ...] = ()
     archives: tuple[Archive, ...] = ()
     obtain: str = ""
+    bring_labels: str = ""
     images: int | None = None
     classes: int | None = None
     class_name: str = ""
@@ -90,7 +93,7 @@ class Recipe:
     @property
     def litter_paths(self) -> frozenset[bytes]:
         """`litter` as a scan takes it."""
-        return frozenset(map(os.fsencode, self.litter))
+        return frozenset(map(path_bytes, self.litter))
 
     def open(self, location: Path | None) -> Source:
         """Open the data set at `location`; None: where its own kind of source makes it.
@@ -101,7 +104,7 @@ class Recipe:
         if location is None:
             made: Source = registry.load("sources", self.source).open_source(Path(self.name), b"")
             return made
-        return sources.open_source(location, os.fsencode(self.root))
+        return sources.open_source(location, path_bytes(self.root))
 
 
 def names() -> tuple[str, ...]:

@@ -47,10 +47,46 @@ def test_counts_that_differ_from_the_recipes_are_told_by_how_much(
 
 def test_what_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SourceError, match=r"no such folder, archive or recipe.*'caltech256'"):
-        open_input("caltech25")
+    for name in ("caltech101", "caltech25"):
+        with pytest.raises(SourceError) as caught:
+            open_input(name)
+        assert caught.value.message == f"{name}: no such folder, archive or recipe"
+        assert caught.value.hint == "packer's recipes: caltech256, folder, imagenet, sample"
     with pytest.raises(SourceError, match="no recipe, so --src has no meaning"):
         open_input("./photos", src=tmp_path)
     (tmp_path / "notes.md").write_text("text")
     with pytest.raises(SourceError, match="not a folder"):
         open_input("./notes.md")
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("https://example.org/photos.tar", "does not download"),
+        ("s3://bucket/photos/", "does not download"),
+        ("HTTP://example.org", "packer fetch RECIPE"),
+        ("hf://datasets/x.tar", "caltech256"),
+        ("file:///data/photos", "give the path alone: /data/photos"),
+    ],
+)
+def test_addresses_are_refused(address: str, said: str) -> None:
+    for source, src in ((address, None), ("caltech256", address)):
+        with pytest.raises(SourceError) as caught:
+            open_input(source, src=src)
+        assert said in str(caught.value)
+
+
+def test_names_are_those_of_the_folders_that_paths_lead_to(
+    tmp_path: Path, make_tree: MakeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = make_tree("flowers")
+    inner = tree / "001.class0"
+    (tmp_path / "link").symlink_to(tree)
+    (tmp_path / "deep").symlink_to(inner)
+    monkeypatch.chdir(inner)
+    for text in ("..", "../.", "../", f"{tree}/", f"{tree}/.", f"{inner}/..", "../../flowers"):
+        assert open_input(text).name == "flowers"
+    assert open_input(".").name == "001.class0"
+    assert open_input(tmp_path / "link").name == "link"
+    assert open_input(f"{tmp_path}/deep/..").name == "flowers"
+    assert open_input("/").name == ""

@@ -12,7 +12,7 @@ import numpy as np
 
 import packer
 from packer import registry
-from packer.errors import SourceError
+from packer.errors import SourceError, UsageError
 from packer.imaging import libraries
 from packer.input import Input
 from packer.options import ConvertOptions
@@ -24,7 +24,7 @@ from packer.packing.plan import Plan, ShardPlan, listing_digest, make_plan
 from packer.packing.skips import allowed_skips
 from packer.packing.stamps import changed_files, encode_stamps
 from packer.reporting import Reporter
-from packer.types import Array, Field, Listing, display_path
+from packer.types import Array, Field, Listing, Skip, display_path, native_text
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class Job:
         """The batches of one shard, in order."""
         for first, end in shard.batches:
             slots = tuple(
-                Slot(number, self.listing.paths[candidate], label)
-                for number, candidate, label in zip(
+                Slot(number, path, label, self.listing.missing.get(path, ""))
+                for number, path, label in zip(
                     range(first, end),
-                    self.plan.candidate[first:end].tolist(),
+                    map(self.listing.paths.__getitem__, self.plan.candidate[first:end].tolist()),
                     self.plan.label[first:end].tolist(),
                     strict=True,
                 )
@@ -136,23 +136,45 @@ class Job:
             ignored=dict(sorted(self.ignored().items())),
         )
 
+    def missing(self) -> list[Skip]:
+        """The skips that are known before anything is read: files that are not there."""
+        if not self.listing.missing:
+            return []
+        paths = map(self.listing.paths.__getitem__, self.plan.candidate.tolist())
+        return [
+            Skip(slot, path, "missing", self.listing.missing[path])
+            for slot, path in enumerate(paths)
+            if path in self.listing.missing
+        ]
+
     def ignored(self) -> Counter[str]:
         """Files of the source that are in no shard by rule, by reason."""
         return Counter(self.listing.ignored) + Counter(self.labelling.left_out)
 
 
-def make_job(given: Input, options: ConvertOptions, reporter: Reporter) -> Job:
+def make_job(
+    given: Input, options: ConvertOptions, reporter: Reporter, out: Path | None = None
+) -> Job:
     """Scan the source and plan its conversion.
 
+    Args:
+        given: The source and what is known of it.
+        options: What the user asked for.
+        reporter: Gets warnings, and how far the scan is.
+        out: The pack's folder, which may lie in the source.
+
     Raises:
-        SourceError: Nothing to convert there.
+        SourceError: Nothing to convert there, or what the recipe refuses.
         ConfigError: Options that do not fit the source.
     """
-    listing = given.source.scan(given.litter, reporter.scanned)
+    listing = given.source.scan(given.litter, reporter.scanned, out)
     for reason, paths in sorted(listing.ignored_examples.items()):
         more = listing.ignored[reason] - len(paths)
         shown = ", ".join(map(display_path, paths)) + (f" and {more} more" if more else "")
         reporter.detail(f"ignored, {reason}: {shown}")
+    if packs := listing.ignored.get("pack", 0):
+        shown = ", ".join(map(display_path, listing.ignored_examples["pack"]))
+        reporter.note(f"passed over what packer made, {packs} in all: {shown}")
     if not listing.paths:
         found = ", ".join(f"{count} {reason}" for reason, count in sorted(listing.ignored.items()))
         raise SourceError(
@@ -167,9 +189,10 @@ def make_job(given: Input, options: ConvertOptions, reporter: Reporter) -> Job:
         split_seed=options.split_seed,
         exclude=options.exclude_classes,
     )
+    given.refuse_unlabelled(labelling.unlabelled)
     classes = None if options.exclude_classes else len(labelling.classes)
     expectations = given.expectations(len(listing.paths), classes)
-    for warning in (*expectations, *labelling.warnings):
+    for warning in (*expectations, *labelling.warnings, *_lost_links(listing)):
         reporter.warn(warning)
     plan = make_plan(listing, labelling, options)
     if not len(plan.candidate):
@@ -178,9 +201,23 @@ def make_job(given: Input, options: ConvertOptions, reporter: Reporter) -> Job:
     return Job(given, options, listing, labelling, plan, listing_digest(listing), versions)
 
 
+def _lost_links(listing: Listing) -> Iterator[str]:
+    """A line on links that lead nowhere and may stand for folders of pictures."""
+    if count := listing.ignored.get("broken-link", 0):
+        shown = ", ".join(map(display_path, listing.ignored_examples["broken-link"]))
+        yield f"{count} links lead nowhere, to folders perhaps: {shown}"
+
+
 def output_folder(name: str, options: ConvertOptions, folder: Path) -> Path:
-    """Where a pack goes if the user names no place: `NAME-256-jpeg-tar` in `folder`."""
-    parts = [name, options.resize or "full"]
+    """Where a pack goes if the user names no place: `NAME-256-jpeg-tar` in `folder`.
+
+    Raises:
+        UsageError: The source has no name, as the root folder.
+    """
+    visible = native_text(name).lstrip(".")
+    if not visible:
+        raise UsageError("the source has no name that the pack could have", "give -o FOLDER")
+    parts = [visible, options.resize or "full"]
     if options.resize_mode != "short" and options.resize:
         parts.append(options.resize_mode)
     return folder / "-".join([*parts, options.codec, options.format])

@@ -140,9 +140,13 @@ def estimate_bytes(options: ImageOptions, mean_file: float) -> float:
 
 
 def listing_digest(listing: Listing) -> str:
-    """Hex SHA-256 of the sorted (path, size) list: tells whether two scans found the same."""
+    """Hex SHA-256 of the sorted (path, size) list, and of the numbers in `.cls` files if there are
+    any: tells whether two scans found the same.
+    """
     digest = hashlib.sha256()
     for path, size in zip(listing.paths, listing.sizes.tolist(), strict=True):
         digest.update(b"%d %d " % (len(path), size))
         digest.update(path)
+    if listing.numbers is not None:
+        digest.update(listing.numbers.values.astype("<i8").tobytes())
     return digest.hexdigest()

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from packer.errors import ConfigError, SourceError
+from packer.errors import ConfigError, SourceError, UsageError
 from packer.input import open_input
 from packer.options import ConvertOptions
 from packer.packing.job import Job, make_job, output_folder
@@ -125,3 +125,11 @@ def test_default_folders(tmp_path: Path) -> None:
     }
     for name, options in names.items():
         assert output_folder("a", options, tmp_path) == tmp_path / name
+
+
+def test_a_default_folder_is_never_hidden(tmp_path: Path) -> None:
+    options = ConvertOptions()
+    assert output_folder(".data", options, tmp_path) == tmp_path / "data-full-jpeg-tar"
+    for name in ("", ".."):
+        with pytest.raises(UsageError, match=r"no name that the pack could have.*-o FOLDER"):
+            output_folder(name, options, tmp_path)

@@ -1,3 +1,4 @@
+import dataclasses
 import os
 
 import numpy as np
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from packer.errors import ConfigError, SourceError
 from packer.packing.labels import LEFT_OUT, Labelling, label_candidates, parse_split, split_by_path
-from packer.types import Listing
+from packer.types import ClassNumbers, Listing
 
 
 def _listing(*paths: str, folders: tuple[str, ...] = ()) -> Listing:
@@ -15,6 +16,13 @@ def _listing(*paths: str, folders: tuple[str, ...] = ()) -> Listing:
     found = {b"/".join(p.split(b"/")[:n]) for p in raw for n in (1, 2) if p.count(b"/") >= n}
     found |= {os.fsencode(folder) for folder in folders}
     return Listing(raw, np.ones(len(raw), "<i8"), np.zeros(len(raw), "<i8"), sorted(found))
+
+
+def _numbered(values: dict[str, int], folders: tuple[str, ...] = ()) -> Listing:
+    """Pictures with what their `.cls` files say; -1: they have none."""
+    listing = _listing(*values, folders=folders)
+    found = [values[path.decode()] for path in listing.paths]
+    return dataclasses.replace(listing, numbers=ClassNumbers(np.array(found, "<i8")))
 
 
 def _by_path(listing: Listing, labelling: Labelling) -> dict[str, tuple[str, int]]:
@@ -68,7 +76,7 @@ def test_flat_test_split_has_no_labels() -> None:
     assert found["train/a/1.jpg"] == ("train", 0)
 
 
-@pytest.mark.parametrize("name", ["val", "valid", "validation"])
+@pytest.mark.parametrize("name", ["val", "valid", "validation", "VAL", "Val", "Validation"])
 def test_names_of_the_validation_split(name: str) -> None:
     assert label_candidates(_listing("train/a/1.jpg", f"{name}/a/1.jpg")).splits == ("train", "val")
 
@@ -142,3 +150,110 @@ def test_fractions_hold_approximately_and_empty_classes_are_named() -> None:
     assert "has no picture of 1 classes: lonely" in labelling.warnings[0]
     other = label_candidates(listing, split="train=0.8,val=0.2", split_seed=1)
     assert (labelling.split != other.split).any()
+
+
+@pytest.mark.parametrize(
+    ("folders", "names"),
+    [
+        (("train", "val", "test"), ("train", "val", "test")),
+        (("Training", "VALIDATION", "Testing"), ("train", "val", "test")),
+        (("TRAIN",), ("train",)),
+    ],
+)
+def test_splits_are_named_in_any_case(folders: tuple[str, ...], names: tuple[str, ...]) -> None:
+    labelling = label_candidates(_listing(*(f"{folder}/a/1.jpg" for folder in folders)))
+    assert labelling.splits == names
+    assert labelling.classes == ("a",)
+    assert labelling.warnings == ()
+
+
+def test_folders_without_pictures_beside_splits_are_no_classes() -> None:
+    listing = _listing(
+        "train/a/1.jpg", "val/a/1.jpg", folders=("annotations", "annotations/a", "valid", "test")
+    )
+    labelling = label_candidates(listing)
+    assert labelling.splits == ("train", "val", "test")
+    assert labelling.classes == ("a",)
+    assert labelling.warnings == ("split test has no pictures",)
+
+
+def test_excluded_folders_beside_splits_are_as_if_they_were_not_there() -> None:
+    listing = _listing("train/a/1.jpg", "val/a/1.jpg", "extra/1.jpg", "extra/b/2.jpg")
+    assert label_candidates(listing).splits == ("train",)
+    labelling = label_candidates(listing, exclude=["extra"])
+    assert labelling.splits == ("train", "val")
+    assert labelling.classes == ("a",)
+    assert labelling.left_out == {"excluded-class": 2}
+    assert _by_path(listing, labelling)["extra/b/2.jpg"][0] == ""
+
+
+def test_class_names_are_the_same_text_in_every_locale() -> None:
+    raw = [b"caf\xc3\xa9/1.jpg", b"caf\xe9/1.jpg", b"cafz/1.jpg"]
+    column = np.ones(3, "<i8")
+    folders = [path.partition(b"/")[0] for path in raw]
+    listing = Listing(sorted(raw), column, column, sorted(folders))
+    labelling = label_candidates(listing, exclude=["caf\udce9"])
+    assert labelling.classes == ("cafz", "caf\xe9")  # by bytes: z before \xc3
+
+
+def test_numbers_are_labels_where_there_are_no_folders() -> None:
+    """Gaps are classes without pictures: numbers stay what the files say."""
+    values = {"1.jpg": 3, "2.jpg": 0, "3.jpg": -1}
+    listing = _numbered(values)
+    labelling = label_candidates(listing)
+    assert labelling.classes == ("0", "1", "2", "3")
+    assert _by_path(listing, labelling) == {path: ("train", n) for path, n in values.items()}
+    assert labelling.unlabelled == {}
+    val = label_candidates(_numbered({"train/1.jpg": 2, "val/1.jpg": 1, "val/2.jpg": 4}))
+    assert val.splits == ("train", "val")
+    assert val.classes == ("0", "1", "2", "3", "4")
+    assert val.label.tolist() == [2, 1, 4]
+    # An empty folder beside the pictures is no class then.
+    assert label_candidates(_numbered({"1.jpg": 1}, folders=("logs",))).classes == ("0", "1")
+
+
+def test_numbers_that_folders_confirm_leave_the_folders_names() -> None:
+    labelling = label_candidates(_numbered({"a/1.jpg": 0, "b/1.jpg": 1, "b/2.jpg": -1}))
+    assert labelling.classes == ("a", "b")
+    assert labelling.label.tolist() == [0, 1, 1]
+    assert labelling.warnings == ()
+
+
+def test_numbers_that_contradict_the_folders_are_refused() -> None:
+    values = {"a/1.jpg": 0, "b/1.jpg": 7, "c/1.jpg": 1}
+    with pytest.raises(SourceError) as caught:
+        label_candidates(_numbered(values))
+    assert "2 of 3 pictures" in caught.value.message
+    assert "b/1.jpg says 7, its folder is number 1" in caught.value.message
+    # b left out, the folder of c is number 1.
+    assert label_candidates(_numbered(values), exclude=["b"]).classes == ("a", "c")
+
+
+def test_a_flat_val_with_numbers_has_labels() -> None:
+    listing = _numbered({"train/a/1.jpg": -1, "train/b/1.jpg": -1, "val/1.jpg": 1, "val/2.jpg": 0})
+    labelling = label_candidates(listing)
+    assert labelling.classes == ("a", "b")
+    assert labelling.label.tolist() == [0, 1, 1, 0]
+    assert labelling.unlabelled == {}
+    assert [line for line in labelling.warnings if "2 labels come from .cls files" in line]
+    with pytest.raises(SourceError, match=r"val/1\.jpg says 2, but there are 2 classes"):
+        label_candidates(_numbered({"train/a/1.jpg": -1, "train/b/1.jpg": -1, "val/1.jpg": 2}))
+
+
+def test_numbers_that_are_no_classes_are_refused() -> None:
+    with pytest.raises(SourceError, match=r"1\.jpg says 987654321"):
+        label_candidates(_numbered({"1.jpg": 987_654_321}))
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab/"), st.integers(-1, 5)), min_size=1, max_size=12))
+def test_no_number_is_changed_silently(drawn: list[tuple[str, int]]) -> None:
+    """Whatever lies in folders and has a number: labels are the numbers, or it is refused."""
+    values = {f"{where.strip('/')}/{n}.jpg".lstrip("/"): v for n, (where, v) in enumerate(drawn)}
+    listing = _numbered(values)
+    try:
+        labelling = label_candidates(listing)
+    except SourceError:
+        return
+    for path, (split, label) in _by_path(listing, labelling).items():
+        if split and values[path] >= 0:
+            assert label == values[path]

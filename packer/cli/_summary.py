@@ -34,12 +34,15 @@ class Result(Protocol):
 
 def as_json(result: Result) -> dict[str, Any]:
     """For --json, without the schema's name."""
+    from packer.types import display_text
+
     value: dict[str, Any] = {
-        "out": os.fspath(result.out),
+        "out": display_text(os.fspath(result.out)),
         "complete": result.manifest is not None,
         "was_complete": result.was_complete,
     }
     if result.manifest is not None:
+        value["classes"] = len(result.manifest.classes)
         value["counts"] = dict(result.manifest.counts)
         value["splits"] = {
             name: {"samples": split.samples, "shards": len(split.shards)}
@@ -60,6 +63,7 @@ def summarise(result: Result, reporter: StderrReporter) -> None:
     for name, split in manifest.splits.items():
         size = sum(shard.size for shard in split.shards)
         reporter.note(f"{name}: {split.samples} images, {len(split.shards)} shards, {size:,} bytes")
+    reporter.note(f"{len(manifest.classes)} classes")
     reporter.note(f"{counts['packed']} packed of {counts['planned']} planned")
     for title in ("notes", "ignored"):
         if counts.get(title):

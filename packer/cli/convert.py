@@ -248,13 +248,18 @@ def _open(source: str, reporter: StderrReporter, values: dict[str, Any]) -> Inpu
 
 def _options(ctx: click.Context, given: Input, values: dict[str, Any]) -> ConvertOptions:
     """Flags > environment > config > recipe > defaults."""
+    from packer.types import display_text
+
     chosen: dict[str, Any] = {}
     for field in dataclasses.fields(ConvertOptions):
         value = values[field.name]
-        from_default = ctx.get_parameter_source(field.name) is ParameterSource.DEFAULT
-        if from_default and field.name in given.defaults:
+        source = ctx.get_parameter_source(field.name)
+        if source is ParameterSource.DEFAULT and field.name in given.defaults:
             value = given.defaults[field.name]
-        chosen[field.name] = tuple(value) if field.name == "exclude_classes" else value
+        if field.name == "exclude_classes":
+            native = source in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+            value = tuple(map(display_text, value) if native else value)
+        chosen[field.name] = value
     return ConvertOptions(**chosen)
 
 
@@ -263,8 +268,9 @@ def _convert(
 ) -> None:
     from packer.convert import convert_dataset
     from packer.packing.job import output_folder
+    from packer.types import display_text
 
-    out = Path(values["out"]) if values["out"] else output_folder(given.name, options, Path.cwd())
+    out = Path(values["out"] or output_folder(given.name, options, Path.cwd()))
     reporter.note(f"source: {given.location}")
     reporter.note(f"output: {out.absolute()}")
     start = time.monotonic()
@@ -282,7 +288,7 @@ def _convert(
         click.echo(json.dumps(_as_json(result, seconds)))
         return
     _summarise(result, reporter, seconds)
-    click.echo(os.fspath(result.out))
+    click.echo(display_text(os.fspath(result.out)))
 
 
 def _as_json(result: ConvertResult, seconds: float) -> dict[str, Any]:
@@ -309,15 +315,21 @@ def _summarise(result: ConvertResult, reporter: StderrReporter, seconds: float) 
 def _dry_run(
     given: Input, options: ConvertOptions, reporter: StderrReporter, values: dict[str, Any]
 ) -> None:
-    from packer.packing.job import make_job
+    from packer.packing.job import make_job, output_folder
+    from packer.types import display_path
 
-    job = make_job(given, options, reporter)
+    out = Path(values["out"] or output_folder(given.name, options, Path.cwd()))
+    job = make_job(given, options, reporter, out)
     value = _planned(job)
     if values["as_json"]:
         click.echo(json.dumps(value))
         return
     for name, split in value["splits"].items():
         click.echo(f"{name}\t{split['samples']} images\t{split['shards']} shards")
+    reporter.note(f"{value['classes']} classes")
+    if missing := job.missing():
+        first = f"{display_path(missing[0].path)}: {missing[0].detail}"
+        reporter.warn(f"{len(missing)} of {job.planned} pictures are not there; first: {first}")
 
 
 def _planned(job: Job) -> dict[str, Any]:
@@ -326,6 +338,7 @@ def _planned(job: Job) -> dict[str, Any]:
         "schema": "packer.plan/1",
         "planned": job.planned,
         "classes": len(job.labelling.classes),
+        "missing": len(job.listing.missing),
         "ignored": dict(job.ignored()),
         "splits": {
             name: {

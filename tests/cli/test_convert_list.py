@@ -80,7 +80,7 @@ def test_missing_files_are_in_the_ledger(make_tree: MakeTree, tmp_path: Path) ->
         for line in (tmp_path / "listed" / "skipped.jsonl").read_text().splitlines()
     ]
     assert [(line["path"], line["reason"]) for line in ledger] == [
-        ("001.class0/gone.jpg", "unreadable")
+        ("001.class0/gone.jpg", "missing")
     ]
 
 

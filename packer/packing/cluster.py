@@ -92,7 +92,8 @@ def make_on_cluster(
             then all others are made first.
         PackerError: What a worker met, as it is.
     """
-    source, path = job.given.source, next(job.tasks(shards[0])).slots[0].path
+    source, slots = job.given.source, next(job.tasks(shards[0])).slots
+    path = next((slot.path for slot in slots if not slot.missing), slots[0].path)
     beacon = write_temp(out / WORK_FOLDER, "beacon", b"+")
     try:
         terms = Terms(beacon, job.libraries, source, path, remote.look(source, path))

@@ -86,7 +86,10 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, length: int, locati
         return Member(name, "symlink", target=archive.read(info))
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         return Member(name, "special")
-    stamp = calendar.timegm((*info.date_time, 0, 0, 0)) * 10**9
+    try:
+        stamp = calendar.timegm((*info.date_time, 0, 0, 0)) * 10**9
+    except ValueError:  # month 0: what writes no dates leaves the field zero
+        stamp = 0
     return Member(
         name,
         "file",

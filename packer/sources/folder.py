@@ -91,9 +91,9 @@ class FolderSource:
         on NFS the listing brings the attributes along, so this costs no round trip a file.
         """
         found = Candidates(litter, hear)
-        avoided = identity_of(output)
+        avoided = _packs.avoid(self.top, output)
         try:
-            waiting = [_Folder(b"", frozenset([_identity(os.stat(self.top))]))]  # noqa: PTH116
+            waiting = [_Folder(b"", frozenset([_packs.identity_of(os.stat(self.top))]))]  # noqa: PTH116
         except OSError as error:
             raise _unreadable(self.top, error) from error
         while waiting:
@@ -102,7 +102,7 @@ class FolderSource:
         return self._finish(found)
 
     def _scan_folder(
-        self, folder: _Folder, found: Candidates, avoided: tuple[int, int] | None
+        self, folder: _Folder, found: Candidates, avoided: _packs.Avoided
     ) -> list[_Folder]:
         """Add what is in a folder to what was found; the folders to descend into are returned."""
         path = os.path.join(self.top, folder.prefix)  # noqa: PTH118
@@ -115,7 +115,7 @@ class FolderSource:
                         of_a_pack.append(entry)
                     if (deeper := _take(entry, folder, found, avoided)) is not None:
                         inner.append(deeper)
-            if of_a_pack and _is_pack(path, of_a_pack):
+            if of_a_pack and _packs.is_pack_folder(path, of_a_pack):
                 found.forget_since(before)
                 found.pass_over_pack(folder.prefix, self.top)
                 return []
@@ -173,7 +173,7 @@ def _take(
     entry: os.DirEntry[bytes],
     folder: _Folder,
     found: Candidates,
-    avoided: tuple[int, int] | None,
+    avoided: _packs.Avoided,
 ) -> _Folder | None:
     """Add one entry to what was found; a folder to descend into is returned."""
     path = folder.prefix + entry.name
@@ -207,14 +207,14 @@ def _take_folder(
     entry: os.DirEntry[bytes],
     folder: _Folder,
     found: Candidates,
-    avoided: tuple[int, int] | None,
+    avoided: _packs.Avoided,
 ) -> _Folder | None:
     path = folder.prefix + entry.name
     if is_hidden(entry.name, folder=True):
         found.ignore("hidden", path)
         return None
-    identity = _identity(entry.stat())
-    if identity == avoided:
+    identity = _packs.identity_of(entry.stat())
+    if avoided.is_met(path, identity):
         return None
     if identity in folder.chain:
         found.ignore("link-loop", path)
@@ -223,41 +223,11 @@ def _take_folder(
     return _Folder(path + b"/", folder.chain | {identity})
 
 
-def _is_pack(folder: bytes, entries: Sequence[os.DirEntry[bytes]]) -> bool:
-    """Whether the folder of that path is a pack, given the entries named as parts of one."""
-    names = {entry.name for entry in entries if entry.name != _packs.WORK_FOLDER or entry.is_dir()}
-    return _packs.is_pack(names, lambda: read_manifest_head(folder))
-
-
-def read_manifest_head(folder: bytes) -> bytes:
-    """The first bytes of the manifest in a folder; b"" where there is none to read."""
-    path = os.path.join(folder, _packs.MANIFEST)  # noqa: PTH118
-    if not os.path.isfile(path):  # noqa: PTH113
-        return b""
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return file.read(_packs.HEAD_BYTES)
-    except OSError:
-        return b""
-
-
-def identity_of(folder: Path | None) -> tuple[int, int] | None:
-    """Device and inode of a folder; None where there is none."""
-    try:
-        return None if folder is None else _identity(folder.stat())
-    except OSError:
-        return None
-
-
 def side_by_side(ask: Callable[[bytes], T], paths: Sequence[bytes]) -> Iterator[T]:
     """The answers in order, several questions under way at once."""
     with ThreadPoolExecutor(_IN_FLIGHT) as pool:
         for start in range(0, len(paths), _SLICE):
             yield from pool.map(ask, paths[start : start + _SLICE])
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
 
 
 def _unreadable(path: bytes, error: OSError) -> SourceError:

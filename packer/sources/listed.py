@@ -18,12 +18,7 @@ from typing import Any
 from packer.errors import SourceError
 from packer.sources import _packs, split_name
 from packer.sources._candidates import Candidates, is_hidden, wrapping_folder
-from packer.sources.folder import (
-    LEADS_NOWHERE,
-    FolderSource,
-    read_manifest_head,
-    side_by_side,
-)
+from packer.sources.folder import LEADS_NOWHERE, FolderSource, side_by_side
 from packer.types import Listing, display_path
 
 #: File names that are taken for a list without being told: of a table one could not know.
@@ -131,7 +126,8 @@ class ListedSource(FolderSource):
             SourceError: Also if very many are not there.
         """
         found = Candidates(litter, hear)
-        own = self._output(output)
+        avoided = _packs.avoid(self.top, output).path
+        own = () if avoided is None else (avoided + b"/",)
         packs = {pack for pack in self._packs() if not (pack + b"/").startswith(own)}
         visible, hidden = self._visible([*own, *(pack + b"/" for pack in packs)])
         deepest = {path.rpartition(b"/")[0] for path in visible}
@@ -190,7 +186,7 @@ class ListedSource(FolderSource):
             folder, _, name = path.rpartition(b"/")
             if name == _packs.MANIFEST:
                 full = os.path.join(self.top, folder)  # noqa: PTH118
-                if _packs.is_pack((name,), partial(read_manifest_head, full)):
+                if _packs.is_pack((name,), partial(_packs.read_manifest_head, full)):
                     packs.add(folder)
             elif _packs.WORK_FOLDER in path:
                 above, found, below = (b"/" + path).partition(b"/" + _packs.WORK_FOLDER)
@@ -198,14 +194,6 @@ class ListedSource(FolderSource):
                 if found and (below.startswith(b"/") or (not below and os.path.isdir(full))):  # noqa: PTH112
                     packs.add(above.removeprefix(b"/"))
         return packs
-
-    def _output(self, output: Path | None) -> tuple[bytes, ...]:
-        """The pack's folder, with "/" behind, relative to the top; empty if it is not inside."""
-        if output is None:
-            return ()
-        top, out = os.path.realpath(self.top), os.path.realpath(os.fsencode(output))
-        around = top.rstrip(b"/") + b"/"
-        return (out.removeprefix(around) + b"/",) if out.startswith(around) else ()
 
     def _status(self, path: bytes) -> os.stat_result | bytes | None:
         """What a path is; where a link leads that leads to no file; None where nothing is."""

@@ -114,3 +114,14 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(SourceError, match=r"'x\.jpg' is encrypted"):
         read_members(path)
+
+
+def test_a_date_that_is_none_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("a.jpg", (1980, 1, 1, 0, 0, 0)), b"1")
+    data = path.read_bytes()
+    assert data.count(b"\x21\0") == 2  # the first of January 1980, in both headers
+    path.write_bytes(data.replace(b"\x21\0", b"\0\0"))
+    [member] = read_members(path)
+    assert (member.stamp, read_one(path, member)) == (0, b"1")

@@ -29,6 +29,7 @@ def command(pack: Path, decode: bool, against: str | None, jobs: int | None, **s
 
     Exit code 4 if something differs; each line says what and where.
     """
+    from packer.escape import BACKSLASH, escape
     from packer.input import open_input
     from packer.verify import VerifyOptions, verify_pack
 
@@ -49,7 +50,7 @@ def command(pack: Path, decode: bool, against: str | None, jobs: int | None, **s
         click.echo(json.dumps(value))
     else:
         for line in result.damage[:_SHOWN]:
-            click.echo(line, err=True)
+            click.echo(escape(line, keep=BACKSLASH), err=True)
         if len(result.damage) > _SHOWN:
             click.echo(f"… and {len(result.damage) - _SHOWN} more (--json lists all)", err=True)
     if result.damage:

@@ -1,13 +1,13 @@
 """`packer verify` as a function: does a pack hold what its manifest says?
 
-Every file's size and SHA-256 are compared; where a shard differs, and everywhere with `decode`,
-samples are read one by one, so that the damaged ones are named.
+Each split is opened as a reader opens it. Every file's size and SHA-256 are compared; where a shard
+differs, and everywhere with `decode`, samples are read one by one, so that the damaged ones are
+named.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from packer.against import compare_source
 from packer.errors import DamageError, ImageError, PackerError
 from packer.fsio import sha256_file
 from packer.input import Input
-from packer.manifest import Manifest, SplitRecord, read_manifest
+from packer.manifest import LEDGER_NAME, Manifest, read_manifest
 from packer.packing.batch import describe_batch, make_batch
 from packer.packing.pool import Pool
 from packer.reader.pack import Pack
@@ -79,9 +79,13 @@ def verify_pack(
         samples=sum(split.samples for split in manifest.splits.values()),
         shards=sum(len(split.shards) for split in manifest.splits.values()),
     )
+    refused = _open_splits(folder, manifest)
     differing = _compare_files(folder, manifest, options, result)
-    compared = result.shards + len(manifest.splits)
-    reporter.detail(f"{compared} files compared, {len(differing)} differ")
+    reporter.detail(f"{len(manifest.all_files())} files compared, {len(differing)} differ")
+    for name, message in refused.items():
+        split = manifest.splits[name]
+        if differing.isdisjoint({split.index, *(shard.name for shard in split.shards)}):
+            result.damage.append(message)  # else a line on the file says it
     for name, split in manifest.splits.items():
         wanted = {s.name for s in split.shards} if options.decode else set()
         wanted |= {shard.name for shard in split.shards if shard.name in differing}
@@ -91,6 +95,17 @@ def verify_pack(
         pool = Pool(make_batch, options.backend, options.jobs, describe_batch)
         result.damage += compare_source(folder, manifest, options.against, pool, reporter)
     return result
+
+
+def _open_splits(folder: Path, manifest: Manifest) -> dict[str, str]:
+    """Why a reader would refuse a split, by the split's name."""
+    refused = {}
+    for name in manifest.splits:
+        try:
+            Pack(folder, name)
+        except DamageError as error:
+            refused[name] = error.message
+    return refused
 
 
 @dataclass(frozen=True)
@@ -107,19 +122,33 @@ def _compare_files(
 ) -> set[str]:
     """Names of the files that differ."""
     differing = set()
-    files = [file for split in manifest.splits.values() for file in _files(folder, split)]
+    files = [
+        _File(folder / name, record.size, record.sha256)
+        for name, record in manifest.all_files().items()
+    ]
     with Pool(_compare_file, options.backend, options.jobs, _name_file) as pool:
         for file, difference in zip(files, pool.run(files), strict=True):
             if difference:
                 differing.add(file.path.name)
                 result.damage.append(f"{file.path}: {difference}")
+    differing |= _check_ledger(folder, manifest, differing, result)
     return differing
 
 
-def _files(folder: Path, split: SplitRecord) -> Iterator[_File]:
-    yield _File(folder / split.index, split.index_bytes, split.index_sha256)
-    for shard in split.shards:
-        yield _File(folder / shard.name, shard.size, shard.sha256)
+def _check_ledger(
+    folder: Path, manifest: Manifest, differing: set[str], result: VerifyResult
+) -> set[str]:
+    """The ledger's name if it has another number of lines than there are skipped pictures."""
+    if LEDGER_NAME in differing:
+        return set()
+    lines = (folder / LEDGER_NAME).read_bytes().count(b"\n")
+    skipped = manifest.counts["skipped"]
+    if lines == skipped:
+        return set()
+    result.damage.append(
+        f"{folder / LEDGER_NAME}: has {lines} lines for {skipped} skipped pictures"
+    )
+    return {LEDGER_NAME}
 
 
 def _name_file(file: _File) -> str:

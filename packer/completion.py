@@ -13,6 +13,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from packer.card import NAME as CARD_NAME
+from packer.card import card
 from packer.columns import encode_split_index, index_name
 from packer.companions import companion_files
 from packer.errors import DamageError, PackerError
@@ -59,6 +61,7 @@ def write_beside(
     for name, data in companion_files(out, manifest):
         files[name] = put(name, data)
     files[LEDGER_NAME] = put(LEDGER_NAME, ledger)
+    files[CARD_NAME] = put(CARD_NAME, card(manifest))
     manifest = dataclasses.replace(manifest, files=files)
     put(NAME, manifest.to_json())
     return manifest

@@ -58,6 +58,7 @@ def test_an_excerpt_has_what_a_pack_has(make_pack: Any, tmp_path: Path, digest_t
     whole, excerpt = digest_tree(pack), digest_tree(staged.path)
     own = {
         "manifest.json",
+        "README.md",
         "train.index",
         "train.wids.json",
         "_info.json",

@@ -85,9 +85,9 @@ def test_swapped_index_is_named(pack: Path, tmp_path: Path) -> None:
 
 
 def test_every_file_of_a_pack_is_compared(pack: Path) -> None:
-    """The ledger, and what lies beside tar shards for other readers, too."""
+    """The ledger, the card, and what lies beside tar shards for other readers, too."""
     names = sorted(path.name for path in pack.iterdir() if path.name != "manifest.json")
-    assert {"skipped.jsonl", "train.index", "train-000000.index"} <= set(names)
+    assert {"skipped.jsonl", "README.md", "train.index", "train-000000.index"} <= set(names)
     for name in names:
         data = (pack / name).read_bytes()
         (pack / name).write_bytes(data + b"\n")

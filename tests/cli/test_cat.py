@@ -69,7 +69,7 @@ def test_cat_takes_what_ls_prints(run: Run, odd_pack: Path, locale: str) -> None
     _, *lines = run("ls", odd_pack, **env).stdout.splitlines()
     assert len(lines) == len(ODD)
     assert all(char.isprintable() or char == "\t" for line in lines for char in line)
-    found = {}
+    found: dict[int, str] = {}
     for line in lines[::2] if locale == "C" else lines:
         key, split, _, shown, *_ = line.split("\t")
         assert shown == r"tab\there"
@@ -81,7 +81,9 @@ def test_cat_takes_what_ls_prints(run: Run, odd_pack: Path, locale: str) -> None
 
 
 def test_cat_takes_a_key_as_it_is_where_no_other_is_written_so(run: Run, odd_pack: Path) -> None:
-    raw = {path: run("cat", "--raw", odd_pack, "--", os.fsdecode(path)).returncode for path in ODD[::4]}
+    raw = {
+        path: run("cat", "--raw", odd_pack, "--", os.fsdecode(path)).returncode for path in ODD[::4]
+    }
     assert set(raw.values()) == {0}
     assert run("cat", odd_pack, "a/end\\").returncode == 0
     assert run("cat", odd_pack, "a/end\\", "--split", "train").returncode == 2

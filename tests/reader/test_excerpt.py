@@ -88,7 +88,7 @@ def test_what_is_copied_and_what_follows(build_pack: Any, tmp_path: Path) -> Non
     whole = choose(built.root, StageOptions())
     names = {copy.target.name for copy in whole.files(tmp_path)}
     shards = {f"train-00000{n}.{kind}" for n in range(2) for kind in ("lmdb", "index")}
-    beside = {"train.index", "skipped.jsonl", "report.html"}
+    beside = {"train.index", "skipped.jsonl", "README.md", "report.html"}
     assert names == {*shards, *beside}
     assert derive(whole, tmp_path) == {NAME: (built.root / NAME).read_bytes()}
     half = choose(built.root, StageOptions(fraction=0.5))

@@ -122,10 +122,10 @@ class Manifest:
     def repair(self) -> str:
         """What to do about a file that is missing or damaged, for a hint."""
         if self.counts.get("excerpt_of"):
-            return "stage it again, or copy the file again"
+            return "copy it again, or stage it again"
         if self.listing_sha256:
-            return "copy the file again, or remove it and run the same packer convert again"
-        return "copy the file again, or write the pack anew"
+            return "copy it again, or remove it: the same packer convert makes what is missing"
+        return "copy it again, or write the pack anew"
 
     def all_files(self) -> dict[str, FileRecord]:
         """Every file of the pack but the manifest, by name: shards first, in order."""

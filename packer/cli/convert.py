@@ -211,7 +211,8 @@ def command(ctx: click.Context, /, source: str, **values: Any) -> None:
     SOURCE can also be a list of paths, one a line: a file named .txt, .lst or .list, or - for
     standard input.
 
-    Prints the pack's path. The same command goes on where an interrupted one stopped.
+    Prints the pack's path. The same command goes on where an interrupted one stopped, and makes
+    again what a complete pack has lost.
     """
     reporter = make_reporter(values["progress"], quiet=values["quiet"], verbose=values["verbose"])
     given = _open(source, reporter, values)
@@ -301,7 +302,7 @@ def _summarise(result: ConvertResult, reporter: StderrReporter, seconds: float) 
         )
         return
     summarise(result, reporter)
-    if not result.was_complete:
+    if not (result.was_complete or result.restored):
         rate = result.manifest.counts["planned"] / seconds
         reporter.note(f"took {seconds:.1f} s, {rate:,.0f} images/s")
 

@@ -25,6 +25,7 @@ from packer.columns import read_path, stored_fields
 from packer.errors import DamageError, UsageError, suggestion
 from packer.index import IndexFile
 from packer.manifest import Manifest, SplitRecord, read_manifest
+from packer.presence import differing_sizes
 from packer.types import NO_LABEL, Array, display_path
 
 #: Damaged shards that a message names before it only counts.
@@ -125,12 +126,8 @@ class Pack:
     def _check_sizes(self) -> None:
         expected = {shard.name: shard.size for shard in self.record.shards}
         expected[self.record.index] = self.record.index_bytes
-        found = _file_sizes(self.root, expected)
-        wrong = [
-            f"{name} is {_difference(found.get(name), size)}"
-            for name, size in expected.items()
-            if found.get(name) != size
-        ]
+        differing = differing_sizes(self.root, expected)
+        wrong = [f"{name} is {difference}" for name, difference in differing.items()]
         if wrong:
             more = f", and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
             raise DamageError(
@@ -189,24 +186,6 @@ def _reopen(root: Path, split: str, index_sha256: str, holding: object) -> Pack:
         )
     pack.index = pack._open_index()
     return pack
-
-
-def _file_sizes(root: Path, wanted: dict[str, int]) -> dict[str, int]:
-    """Bytes of each wanted file, from one listing."""
-    sizes = {}
-    with os.scandir(root) as entries:
-        for entry in entries:
-            # A dangling link is as good as missing; asked first, as its stat would fail.
-            if entry.name in wanted and entry.is_file():
-                sizes[entry.name] = entry.stat().st_size
-    return sizes
-
-
-def _difference(found: int | None, expected: int) -> str:
-    if found is None:
-        return "missing"
-    what = "cut short" if found < expected else "too long"
-    return f"{what} ({found} of {expected} bytes)"
 
 
 def _hex(digests: Array) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from packer import registry
-from packer.against import compare_source
+from packer.against import SourceDifferences, compare_source
 from packer.errors import DamageError, ImageError, PackerError
 from packer.fsio import sha256_file
 from packer.input import Input
@@ -35,12 +35,14 @@ class VerifyResult:
         shards: Shards in the pack.
         decoded: Samples that were read one by one.
         damage: One line each, empty if all is well.
+        against: How it differs from its source; None if that was not compared.
     """
 
     samples: int = 0
     shards: int = 0
     decoded: int = 0
     damage: list[str] = field(default_factory=list)
+    against: SourceDifferences | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def verify_pack(
             _read_samples(folder, name, wanted, options, result, reporter)
     if options.against is not None and not result.damage:
         pool = Pool(make_batch, options.backend, options.jobs, describe_batch)
-        result.damage += compare_source(folder, manifest, options.against, pool, reporter)
+        result.against = compare_source(folder, manifest, options.against, pool, reporter)
     return result
 
 

@@ -44,8 +44,8 @@ INDEX_SAMPLE = 8 + 4 + 4 + 4 + (8 + 8 + 4) + 8
 INDEX_BATCH = 8 + 8 + 8 + 4 + 4
 #: A path like n01440764/n01440764_10026.JPEG.
 PATH_BYTES = 30
-#: Of manifest.json, a shard.
-MANIFEST_SHARD = 260
+#: Of manifest.json, a shard: with its two files beside it.
+MANIFEST_SHARD = 500
 #: Of a reading process, a sample: what it has checked; what it needs for a moment when an epoch
 #: begins; the order of shuffle="full".
 CHECKED, MOMENT, FULL_ORDER = 1, 25, 8

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from packer.errors import DamageError
 from packer.index import EXTENSION, IndexFile, encode_index
 from packer.types import Array, Field, Sample, ShardLayout
 
@@ -146,6 +145,7 @@ def encode_split_index(
     fields: Sequence[Field],
     records: Sequence[ShardRecord],
     indexes: Sequence[IndexFile],
+    identity: str,
 ) -> bytes:
     """The bytes of a split's index file: all its shards' columns, end to end.
 
@@ -154,6 +154,7 @@ def encode_split_index(
         fields: The pack's fields.
         records: The split's shards in order; may be none.
         indexes: Their index files, in the same order.
+        identity: The pack's, as its manifest has it.
     """
     names = list(_CONCATENATED)
     for name in stored_fields(fields):
@@ -175,30 +176,37 @@ def encode_split_index(
     arrays["path_offset"] = _join_offsets(lengths)
     arrays["path_bytes"] = _concatenate([empty["path_bytes"], *(i["path_bytes"] for i in indexes)])
     return encode_index(
-        arrays, {"kind": "split", "split": split, "shards": [record.name for record in records]}
+        arrays,
+        {
+            "kind": "split",
+            "split": split,
+            "pack": identity,
+            "shards": [record.name for record in records],
+        },
     )
 
 
-def read_record(index: IndexFile) -> ShardRecord:
-    """The shard that a shard's index file belongs to.
+def cut_shard(index: IndexFile, shard: int, fields: Sequence[Field]) -> dict[str, Array]:
+    """The columns of one shard, cut out of its split's index: those of the shard's own index.
 
-    Raises:
-        DamageError: It is not a shard's index, or damaged.
+    Args:
+        index: The split's index.
+        shard: Number of the shard in it, from 0.
+        fields: The pack's fields.
     """
-    meta = index.meta
-    try:
-        first, last = meta["fingerprint"]
-        name, size, sha256 = meta["shard"], meta["bytes"], meta["sha256"]
-    except (KeyError, TypeError, ValueError):
-        raise DamageError(f"{index.path}: not the index of a shard") from None
-    return ShardRecord(
-        name=name,
-        size=size,
-        sha256=sha256,
-        fingerprint=(first, last),
-        samples=len(index["slot"]),
-        batches=len(index["batch_count"]),
-    )
+    batches = _range(index["shard_batches"], shard)
+    samples = _range(index["shard_samples"], shard)
+    counts = index["batch_count"][batches]
+    columns = {name: index[name][batches] for name in ("batch_offset", "batch_bytes")}
+    columns |= {"batch_first": _first_samples(counts), "batch_count": counts}
+    columns |= {name: index[name][samples] for name in ("slot", "label", "width", "height")}
+    ends = index["path_offset"][samples.start : samples.stop + 1]
+    columns["path_offset"] = ends - ends[0]
+    columns["path_bytes"] = index["path_bytes"][ends[0] : ends[-1]]
+    for name in stored_fields(fields):
+        for part in ("offset", "size", "crc32"):
+            columns[f"{name}.{part}"] = index[f"{name}.{part}"][samples]
+    return columns
 
 
 def stored_fields(fields: Iterable[Field]) -> list[str]:
@@ -225,6 +233,11 @@ def index_name(name: str) -> str:
     """File name of the index of a shard (by its file name) or of a split (by its name)."""
     shard = _SHARD_NAME.fullmatch(name)
     return f"{shard[1] if shard else name}.{EXTENSION}"
+
+
+def _range(counts: Array, part: int) -> slice:
+    end = int(counts[: part + 1].sum())
+    return slice(end - int(counts[part]), end)
 
 
 def _first_samples(counts: Array) -> Array:

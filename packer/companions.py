@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
 from pathlib import Path, PurePath
 from typing import Any
 
-from packer.columns import stored_fields
+from packer.columns import cut_shard
 from packer.errors import DamageError
 from packer.formats.tar import BLOCK, file_prefix, label_text, member_name, padded
 from packer.index import IndexFile
 from packer.manifest import Manifest, SplitRecord
 from packer.types import ABSENT, Array, Field
-
-_PER_BATCH = ("batch_offset", "batch_bytes", "batch_count")
-_PER_SAMPLE = ("slot", "label", "width", "height")
 
 
 def companion_files(out: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]:
@@ -43,28 +39,12 @@ def companion_files(out: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]
         lengths[split] = []
         index = IndexFile(out / record.index)
         for number, shard in enumerate(record.shards):
-            lines = member_lines(shard_columns(index, number, manifest.fields), manifest.fields)
+            lines = member_lines(cut_shard(index, number, manifest.fields), manifest.fields)
             lengths[split].append(len(lines))
             yield f"{PurePath(shard.name).stem}.idx", dali_index(lines)
         if record.shards:  # wids refuses an empty list
             yield f"{split}.wids.json", wids_json(record, lengths[split])
     yield "_info.json", timm_info(manifest, lengths)
-
-
-def shard_columns(index: IndexFile, shard: int, fields: Sequence[Field]) -> dict[str, Array]:
-    """The columns of one shard, cut out of its split's index.
-
-    Args:
-        index: The split's index.
-        shard: Number of the shard in it, from 0.
-        fields: The pack's fields.
-    """
-    batches = _range(index["shard_batches"], shard)
-    samples = _range(index["shard_samples"], shard)
-    columns = {name: index[name][batches] for name in _PER_BATCH}
-    names = [f"{name}.{part}" for name in stored_fields(fields) for part in ("offset", "size")]
-    columns |= {name: index[name][samples] for name in (*_PER_SAMPLE, *names)}
-    return columns
 
 
 def member_lines(columns: Mapping[str, Array], fields: Sequence[Field]) -> list[str]:
@@ -74,7 +54,7 @@ def member_lines(columns: Mapping[str, Array], fields: Sequence[Field]) -> list[
     no line, as no reader of tar files can see them.
 
     Args:
-        columns: The shard's columns, see `shard_columns`.
+        columns: The shard's columns, see `packer.columns.cut_shard`.
         fields: The pack's fields, in the members' order.
 
     Raises:
@@ -157,11 +137,6 @@ class _Sizes:
                 size = prefix + rows[f"{entry.name}.size"][row]
             yield entry, size
             start += BLOCK + padded(size)
-
-
-def _range(counts: Array, part: int) -> slice:
-    ends = [0, *accumulate(counts.tolist())]
-    return slice(ends[part], ends[part + 1])
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

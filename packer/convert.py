@@ -12,7 +12,7 @@ from pathlib import Path
 
 from packer import formats
 from packer.errors import OutputError, UsageError
-from packer.fsio import is_own_temp, list_folder, make_folder, remove_if_there
+from packer.fsio import list_folder, make_folder, remove_if_there
 from packer.imaging import libraries
 from packer.input import Input, open_input
 from packer.manifest import Manifest, read_manifest
@@ -27,7 +27,7 @@ from packer.packing.lock import Lock
 from packer.packing.making import make_shard
 from packer.packing.plan import ShardPlan
 from packer.packing.pool import Pool
-from packer.packing.shard import WORK_FOLDER
+from packer.packing.shard import WORK_FOLDER, remove_own_temps
 from packer.packing.skips import judge_skips
 from packer.packing.state import (
     PLAN_NAME,
@@ -39,6 +39,7 @@ from packer.packing.state import (
 )
 from packer.packing.tally import Tally
 from packer.reporting import Reporter
+from packer.restore import describe_losses, find_losses, restore_pack
 from packer.types import display_path
 
 __all__ = ["ConvertOptions", "ConvertResult", "convert_dataset"]
@@ -54,6 +55,7 @@ class ConvertResult:
         was_complete: The pack was there already; nothing was written.
         moved: Where --force moved the earlier pack to.
         missing: Shards of other parts that are still to be made.
+        restored: Files that a complete pack had lost and that were made again.
     """
 
     out: Path
@@ -61,6 +63,7 @@ class ConvertResult:
     was_complete: bool = False
     moved: Path | None = None
     missing: int = 0
+    restored: tuple[str, ...] = ()
 
 
 def convert_dataset(
@@ -74,8 +77,9 @@ def convert_dataset(
 ) -> ConvertResult:
     """Convert an image folder, archive or recipe into a pack.
 
-    The same call goes on from where an interrupted one stopped; on a complete pack it compares
-    options and source and writes nothing.
+    The same call goes on from where an interrupted one stopped. On a complete pack it compares
+    options and source, makes again the files that are missing or have another size, and writes
+    nothing else.
 
     Args:
         source: A recipe's name, a folder, an archive, or what `packer.input.open_input` opened.
@@ -109,7 +113,7 @@ def convert_dataset(
         result = _convert(folder, job, reporter, job_name)
         if result is not None:
             return dataclasses.replace(result, moved=moved)
-    return ConvertResult(folder, _compare_complete(folder, job), was_complete=True)
+    return _keep_complete(folder, job, reporter)
 
 
 def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertResult | None:
@@ -141,7 +145,7 @@ def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertR
             lock.confirm()  # else whoever took the lock is the cause
             raise
         finally:
-            _remove_own_temps(out)
+            remove_own_temps(out)
     if missing or not job.options.merge_when_complete:
         return ConvertResult(out, None, missing=missing)
     merged = merge_when_complete(
@@ -264,26 +268,26 @@ def _remove_leftovers(out: Path, job: Job) -> None:
             remove_if_there(path)
 
 
-def _remove_own_temps(out: Path) -> None:
-    """Remove what a signal, which can come between any two instructions, kept us from removing."""
-    for path in (out / WORK_FOLDER).glob("*.tmp"):
-        if is_own_temp(path):
-            remove_if_there(path)
-
-
-def _compare_complete(out: Path, job: Job) -> Manifest:
-    """The manifest of a complete pack, if this job would make the same one."""
+def _keep_complete(out: Path, job: Job, reporter: Reporter) -> ConvertResult:
+    """A complete pack, if this job would make the same one; what it has lost is made again."""
     manifest = read_manifest(out)
     theirs = {"options": manifest.options, "source listing": manifest.listing_sha256}
     ours = {"options": job.options.affecting_bytes(), "source listing": job.digest}
+    losses = find_losses(out, manifest)
     difference = describe_difference(theirs, ours)
     if difference:
+        lost = f"; {describe_losses(losses)}" if losses else ""
         raise UsageError(
-            f"{out}: holds a complete pack with {difference}",
+            f"{out}: holds a complete pack with {difference}{lost}",
             "use another --out, or --force to move it away",
         )
-    tidy_complete(out)
-    return manifest
+    if not losses:
+        tidy_complete(out)
+        return ConvertResult(out, manifest, was_complete=True)
+    make = _on_cluster if job.options.backend == "dask" else _here
+    restored = restore_pack(out, manifest, job, make, reporter)
+    whole = None if restored.missing else manifest
+    return ConvertResult(out, whole, missing=restored.missing, restored=restored.names)
 
 
 def _require_empty_or_ours(out: Path) -> None:

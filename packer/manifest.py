@@ -1,24 +1,46 @@
-"""The manifest: what a pack holds. Written last, so its presence means that the pack is whole."""
+"""The manifest: what a pack holds. Written last, so its presence means that the pack is whole.
+
+Its first line states the SHA-256 of all that follows, so a manifest that was damaged or edited is
+refused before anything in it is believed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from packer.columns import ShardRecord
+from packer.columns import ShardRecord, index_name
 from packer.errors import DamageError, SourceError
+from packer.manifest_form import check_form
 from packer.types import Field
 
 NAME = "manifest.json"
 LEDGER_NAME = "skipped.jsonl"
 FORMAT = "packer"
 VERSION = 1
+#: The first line, with the SHA-256 of all bytes behind it, in lower-case hex.
+_FIRST_LINE = '{\n "sha256": "%s",\n'
+_HINT = "copy it again, or convert again with --force or into another --out"
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """A file of a pack that is neither a shard nor the index of a split.
+
+    Attributes:
+        size: In bytes.
+        sha256: Hex digest of the whole file.
+    """
+
+    size: int
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -30,7 +52,7 @@ class SplitRecord:
         batches: Number of on-disk batches, empty ones too.
         index: File name of the split's index.
         index_bytes: Its size.
-        index_sha256: Its hex digest.
+        index_sha256: Its hex digest; "" while the index is still to be written.
         shards: In order.
     """
 
@@ -40,6 +62,18 @@ class SplitRecord:
     index_bytes: int
     index_sha256: str
     shards: tuple[ShardRecord, ...]
+
+    @classmethod
+    def of_shards(cls, name: str, shards: Sequence[ShardRecord]) -> SplitRecord:
+        """The split `name` with these shards, whose index is still to be written."""
+        return cls(
+            samples=sum(shard.samples for shard in shards),
+            batches=sum(shard.batches for shard in shards),
+            index=index_name(name),
+            index_bytes=0,
+            index_sha256="",
+            shards=tuple(shards),
+        )
 
 
 @dataclass(frozen=True)
@@ -60,6 +94,10 @@ class Manifest:
         libraries: Versions of the libraries that made the pictures, by name.
         listing_sha256: Hex digest of the source's sorted (path, size) list, see `listing_digest`;
             empty if the pack was not made from one.
+        identity: Hex digest of what was packed: the indexes of its splits carry it too, so that the
+            index of another pack is refused. An excerpt has the identity of the whole pack.
+        files: All other files of the pack by name: indexes of single shards, ledger, card,
+            companions.
     """
 
     name: str
@@ -73,11 +111,36 @@ class Manifest:
     options: Mapping[str, Any] = field(default_factory=dict)
     libraries: Mapping[str, str] = field(default_factory=dict)
     listing_sha256: str = ""
+    identity: str = ""
+    files: Mapping[str, FileRecord] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """The manifest file's bytes: JSON, names that are no UTF-8 escaped."""
-        value = {"packer": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
-        return (json.dumps(value, indent=1) + "\n").encode()
+        return seal({"packer": FORMAT, "version": VERSION, **dataclasses.asdict(self)})
+
+    @property
+    def repair(self) -> str:
+        """What to do about a file that is missing or damaged, for a hint."""
+        if self.counts.get("excerpt_of"):
+            return "copy it again, or stage it again"
+        if self.listing_sha256:
+            return "copy it again, or remove it: the same packer convert makes what is missing"
+        return "copy it again, or write the pack anew"
+
+    def all_files(self) -> dict[str, FileRecord]:
+        """Every file of the pack but the manifest, by name: shards first, in order."""
+        found: dict[str, FileRecord] = {}
+        for split in self.splits.values():
+            found |= {shard.name: FileRecord(shard.size, shard.sha256) for shard in split.shards}
+        for split in self.splits.values():
+            found[split.index] = FileRecord(split.index_bytes, split.index_sha256)
+        return found | dict(self.files)
+
+
+def seal(value: Mapping[str, Any]) -> bytes:
+    """The bytes of a manifest file: JSON whose first key is the SHA-256 of what follows it."""
+    rest = (json.dumps(value, indent=1).removeprefix("{\n") + "\n").encode()
+    return (_FIRST_LINE % hashlib.sha256(rest).hexdigest()).encode() + rest
 
 
 def read_manifest(pack: Path) -> Manifest:
@@ -85,34 +148,75 @@ def read_manifest(pack: Path) -> Manifest:
 
     Raises:
         SourceError: No pack there, or not a whole one.
-        DamageError: The manifest is damaged or of a later version.
+        DamageError: The manifest is damaged, was edited, or is of another version.
+    """
+    return parse_manifest(read_manifest_bytes(pack), pack / NAME)
+
+
+def read_manifest_bytes(pack: Path) -> bytes:
+    """Read the manifest's file.
+
+    Raises:
+        SourceError: No pack there, or not a whole one.
     """
     path = pack / NAME
     try:
-        data = _read_anew(path)
+        return _read_anew(path)
     except (FileNotFoundError, NotADirectoryError):
         raise _no_pack(pack) from None
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def parse_manifest(data: bytes, path: Path) -> Manifest:
+    """The manifest in a manifest file's bytes.
+
+    Args:
+        data: The bytes.
+        path: The file, for messages.
+
+    Raises:
+        DamageError: The manifest is damaged, was edited, or is of another version.
+    """
     try:
         value = json.loads(data)
         if value.pop("packer") != FORMAT:
             raise ValueError("not written by packer")
+        _check_digest(data, value, path)
         version = value.pop("version")
         if version != VERSION:
             raise DamageError(
                 f"{path}: is of version {version}, this packer reads version {VERSION}",
                 "pip install --upgrade packer-shards",
             )
+        check_form(value, LEDGER_NAME)
         return _from_json(value)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamageError(f"{path}: not a readable manifest: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamageError(f"{path}: not a readable manifest: {error}", _HINT) from error
+
+
+def _check_digest(data: bytes, value: Mapping[str, Any], path: Path) -> None:
+    if "sha256" not in value:
+        raise DamageError(
+            f"{path}: has no digest of itself, so it was damaged, or an earlier development version"
+            " of packer made it",
+            "convert again, with --force or into another --out",
+        )
+    first = len(_FIRST_LINE % ("0" * 64))
+    stated = (_FIRST_LINE % hashlib.sha256(data[first:]).hexdigest()).encode()
+    if data[:first] != stated:
+        raise DamageError(
+            f"{path}: its SHA-256 is not the one that it states, so it was damaged or edited", _HINT
+        )
 
 
 def _from_json(value: dict[str, Any]) -> Manifest:
     value = _known(Manifest, value)
     value["fields"] = tuple(Field(**_known(Field, entry)) for entry in value["fields"])
     value["splits"] = {name: _split(entry) for name, entry in value["splits"].items()}
+    value["files"] = {
+        name: FileRecord(**_known(FileRecord, entry)) for name, entry in value["files"].items()
+    }
     for name in ("classes", "display_names"):
         value[name] = tuple(value[name])
     return Manifest(**value)

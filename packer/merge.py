@@ -19,6 +19,7 @@ from packer.packing.shard import WORK_FOLDER
 from packer.packing.skips import allowed_skips
 from packer.packing.state import ShardState, read_parts, read_plan, read_state
 from packer.reporting import Reporter
+from packer.restore import find_losses, restore_beside
 
 #: Shards that an error names.
 _SHOWN = 5
@@ -35,11 +36,13 @@ class MergeResult:
         out: Its folder, absolute.
         manifest: What it holds.
         was_complete: It was complete already; nothing was written.
+        restored: Files that a complete pack had lost and that were made again.
     """
 
     out: Path
     manifest: Manifest
     was_complete: bool = False
+    restored: tuple[str, ...] = ()
 
 
 def merge_pack(
@@ -51,7 +54,8 @@ def merge_pack(
 ) -> MergeResult:
     """Join the parts of a pack: check that all shards are there, write indexes and manifest.
 
-    Needs neither the source nor the shards' bytes. On a complete pack it writes nothing.
+    Needs neither the source nor the shards' bytes. On a complete pack it makes again what it can
+    without them, and writes nothing else.
 
     Args:
         out: The pack's folder.
@@ -75,8 +79,13 @@ def merge_pack(
         except PackerError:
             if not is_complete(folder):  # else another run completed it meanwhile
                 raise
+    manifest = read_manifest(folder)
+    if find_losses(folder, manifest):
+        return MergeResult(
+            folder, manifest, restored=restore_beside(folder, manifest, reporter).names
+        )
     tidy_complete(folder)
-    return MergeResult(folder, read_manifest(folder), was_complete=True)
+    return MergeResult(folder, manifest, was_complete=True)
 
 
 def _merge(out: Path, max_skipped: int | None, reporter: Reporter, job: str) -> Manifest:

@@ -1,24 +1,24 @@
 """`packer verify` as a function: does a pack hold what its manifest says?
 
-Every file's size and SHA-256 are compared; where a shard differs, and everywhere with `decode`,
-samples are read one by one, so that the damaged ones are named.
+Each split is opened as a reader opens it. Every file's size and SHA-256 are compared; where a shard
+differs, and everywhere with `decode`, samples are read one by one, so that the damaged ones are
+named.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from packer import registry
-from packer.against import compare_source
+from packer.against import SourceDifferences, compare_source
 from packer.errors import DamageError, ImageError, PackerError
 from packer.fsio import sha256_file
 from packer.input import Input
-from packer.manifest import Manifest, SplitRecord, read_manifest
+from packer.manifest import LEDGER_NAME, Manifest, read_manifest
 from packer.packing.batch import describe_batch, make_batch
 from packer.packing.pool import Pool
 from packer.reader.pack import Pack
@@ -35,12 +35,14 @@ class VerifyResult:
         shards: Shards in the pack.
         decoded: Samples that were read one by one.
         damage: One line each, empty if all is well.
+        against: How it differs from its source; None if that was not compared.
     """
 
     samples: int = 0
     shards: int = 0
     decoded: int = 0
     damage: list[str] = field(default_factory=list)
+    against: SourceDifferences | None = None
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,13 @@ def verify_pack(
         samples=sum(split.samples for split in manifest.splits.values()),
         shards=sum(len(split.shards) for split in manifest.splits.values()),
     )
+    refused = _open_splits(folder, manifest)
     differing = _compare_files(folder, manifest, options, result)
-    compared = result.shards + len(manifest.splits)
-    reporter.detail(f"{compared} files compared, {len(differing)} differ")
+    reporter.detail(f"{len(manifest.all_files())} files compared, {len(differing)} differ")
+    for name, message in refused.items():
+        split = manifest.splits[name]
+        if differing.isdisjoint({split.index, *(shard.name for shard in split.shards)}):
+            result.damage.append(message)  # else a line on the file says it
     for name, split in manifest.splits.items():
         wanted = {s.name for s in split.shards} if options.decode else set()
         wanted |= {shard.name for shard in split.shards if shard.name in differing}
@@ -89,8 +95,19 @@ def verify_pack(
             _read_samples(folder, name, wanted, options, result, reporter)
     if options.against is not None and not result.damage:
         pool = Pool(make_batch, options.backend, options.jobs, describe_batch)
-        result.damage += compare_source(folder, manifest, options.against, pool, reporter)
+        result.against = compare_source(folder, manifest, options.against, pool, reporter)
     return result
+
+
+def _open_splits(folder: Path, manifest: Manifest) -> dict[str, str]:
+    """Why a reader would refuse a split, by the split's name."""
+    refused = {}
+    for name in manifest.splits:
+        try:
+            Pack(folder, name)
+        except DamageError as error:
+            refused[name] = error.message
+    return refused
 
 
 @dataclass(frozen=True)
@@ -107,19 +124,33 @@ def _compare_files(
 ) -> set[str]:
     """Names of the files that differ."""
     differing = set()
-    files = [file for split in manifest.splits.values() for file in _files(folder, split)]
+    files = [
+        _File(folder / name, record.size, record.sha256)
+        for name, record in manifest.all_files().items()
+    ]
     with Pool(_compare_file, options.backend, options.jobs, _name_file) as pool:
         for file, difference in zip(files, pool.run(files), strict=True):
             if difference:
                 differing.add(file.path.name)
                 result.damage.append(f"{file.path}: {difference}")
+    differing |= _check_ledger(folder, manifest, differing, result)
     return differing
 
 
-def _files(folder: Path, split: SplitRecord) -> Iterator[_File]:
-    yield _File(folder / split.index, split.index_bytes, split.index_sha256)
-    for shard in split.shards:
-        yield _File(folder / shard.name, shard.size, shard.sha256)
+def _check_ledger(
+    folder: Path, manifest: Manifest, differing: set[str], result: VerifyResult
+) -> set[str]:
+    """The ledger's name if it has another number of lines than there are skipped pictures."""
+    if LEDGER_NAME in differing:
+        return set()
+    lines = (folder / LEDGER_NAME).read_bytes().count(b"\n")
+    skipped = manifest.counts["skipped"]
+    if lines == skipped:
+        return set()
+    result.damage.append(
+        f"{folder / LEDGER_NAME}: has {lines} lines for {skipped} skipped pictures"
+    )
+    return {LEDGER_NAME}
 
 
 def _name_file(file: _File) -> str:

@@ -24,10 +24,10 @@ from packer.columns import ShardRecord, index_name
 from packer.errors import ImageError, PackerError, UsageError, suggestion
 from packer.fsio import make_folder, remove_if_there
 from packer.imaging import libraries
-from packer.manifest import Manifest
+from packer.manifest import Manifest, SplitRecord
 from packer.options import ConvertOptions
 from packer.packing.agreement import image_fields
-from packer.packing.finish import FinishedSplit, count, finish_pack, finish_split
+from packer.packing.finish import count, finish_pack
 from packer.packing.labels import SPLIT_NAME
 from packer.packing.lock import Lock
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
@@ -135,9 +135,8 @@ class PackWriter:
         splits = {}
         for name, writer in self._splits.items():
             writer.flush()
-            finished = FinishedSplit(name, writer.records)
-            splits[name] = finish_split(self.out, self._fields, finished)
-        manifest = Manifest(
+            splits[name] = SplitRecord.of_shards(name, writer.records)
+        draft = Manifest(
             name=self.out.name,
             format=self._options.format,
             batch_size=self._options.batch_size,
@@ -149,7 +148,7 @@ class PackWriter:
             options=self._options.affecting_bytes(),
             libraries={"packer": packer.__version__, **libraries.versions()},
         )
-        finish_pack(self.out, manifest, [])
+        manifest = finish_pack(self.out, draft, [])
         self._lock.__exit__(None, None, None)
         return manifest
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import math
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,12 @@ def check_keys(where: str, value: Mapping[str, object], known: Iterable[str]) ->
     for key in value:
         if key not in known:
             raise ConfigError(f"{where}: unknown key {key!r}", suggestion(key, known))
+
+
+def dump_yaml(value: Mapping[str, Any]) -> str:
+    """YAML text of plain values: keys in the given order, a list item or key a line."""
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=math.inf)
+    return text
 
 
 class _StrictLoader(yaml.SafeLoader):

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from packer.columns import (
     ShardColumns,
     ShardRecord,
+    cut_shard,
     encode_shard_index,
     encode_split_index,
     fingerprint,
     index_name,
     read_path,
-    read_record,
     stored_fields,
 )
-from packer.errors import DamageError
 from packer.index import IndexFile
 from packer.types import Array, Field, Sample, ShardLayout
 
@@ -97,7 +96,7 @@ def _split(folder: Path, shards: Sequence[Sequence[Sequence[Sample]]]) -> IndexF
         path.write_bytes(encode_shard_index(_arrays(batches), records[-1]))
         indexes.append(IndexFile(path))
     path = folder / index_name("train")
-    path.write_bytes(encode_split_index("train", FIELDS, records, indexes))
+    path.write_bytes(encode_split_index("train", FIELDS, records, indexes, "ab" * 32))
     return IndexFile(path)
 
 
@@ -128,18 +127,39 @@ def test_columns_of_nothing(batches: list[list[Sample]]) -> None:
         assert len(array) == (len(batches) if per_batch else 1 if name == "path_offset" else 0)
 
 
-def test_shard_index_names_its_shard(tmp_path: Path) -> None:
+def test_indexes_name_what_they_belong_to(tmp_path: Path) -> None:
     batches = [_samples(2), [], _samples(1, 2)]
     record = _record(4, batches)
     path = tmp_path / index_name(record.name)
     path.write_bytes(encode_shard_index(_arrays(batches), record))
     assert path.name == "train-000004.index"
-    assert read_record(IndexFile(path)) == record
+    assert IndexFile(path).meta == {
+        "kind": "shard",
+        "shard": record.name,
+        "bytes": record.size,
+        "sha256": record.sha256,
+        "fingerprint": list(record.fingerprint),
+    }
+    assert _split(tmp_path, [[_samples(1)]]).meta == {
+        "kind": "split",
+        "split": "train",
+        "pack": "ab" * 32,
+        "shards": [_record(0, []).name],
+    }
 
 
-def test_split_index_is_no_shard_index(tmp_path: Path) -> None:
-    with pytest.raises(DamageError, match=r"train\.index: not the index of a shard"):
-        read_record(_split(tmp_path, [[_samples(1)]]))
+@pytest.mark.parametrize("shape", [[[2, 0, 3], [1], [0], [4]], [[0, 0]], [[1]]])
+def test_a_shards_index_can_be_cut_out_of_its_splits(
+    tmp_path: Path, shape: list[list[int]]
+) -> None:
+    """Byte for byte, so that one that was lost can be made again."""
+    samples = iter(range(100))
+    shards = [[[_samples(1, next(samples))[0] for _ in range(n)] for n in part] for part in shape]
+    split = _split(tmp_path, shards)
+    for number, batches in enumerate(shards):
+        record = _record(number, batches)
+        data = encode_shard_index(cut_shard(split, number, FIELDS), record)
+        assert data == (tmp_path / index_name(record.name)).read_bytes()
 
 
 def test_paths_are_raw_bytes(tmp_path: Path) -> None:

@@ -11,8 +11,14 @@ import numpy as np
 import pytest
 
 from packer import registry
-from packer.columns import ShardColumns, ShardRecord, encode_shard_index, encode_split_index
-from packer.companions import companion_files, dali_index, member_lines, shard_columns
+from packer.columns import (
+    ShardColumns,
+    ShardRecord,
+    cut_shard,
+    encode_shard_index,
+    encode_split_index,
+)
+from packer.companions import companion_files, dali_index, member_lines
 from packer.errors import DamageError
 from packer.formats.tar import Writer
 from packer.index import IndexFile
@@ -62,7 +68,7 @@ def _pack(
             path.write_bytes(encode_shard_index(columns.arrays(layout), record))
             records.append(record)
             indexes.append(IndexFile(path))
-        data = encode_split_index(split, fields, records, indexes)
+        data = encode_split_index(split, fields, records, indexes, "")
         (out / f"{split}.index").write_bytes(data)
         described[split] = SplitRecord(
             samples=sum(record.samples for record in records),
@@ -178,7 +184,7 @@ def test_other_formats_have_none(tmp_path: Path, format_name: str) -> None:
 @pytest.mark.parametrize("change", ["offset", "size", "batch"])
 def test_columns_of_no_tar_shard_are_refused(tmp_path: Path, change: str) -> None:
     _pack(tmp_path, {"train": [_batches([3, 2])]})
-    columns: dict[str, Any] = shard_columns(IndexFile(tmp_path / "train.index"), 0, FIELDS)
+    columns: dict[str, Any] = cut_shard(IndexFile(tmp_path / "train.index"), 0, FIELDS)
     assert len(member_lines(columns, FIELDS)) == 5
     name = {"offset": "image.offset", "size": "image.size", "batch": "batch_bytes"}[change]
     columns[name] = columns[name].copy()

@@ -10,7 +10,7 @@ import pytest
 
 from packer.columns import ShardRecord
 from packer.errors import DamageError, SourceError
-from packer.manifest import NAME, Manifest, SplitRecord, read_manifest
+from packer.manifest import NAME, FileRecord, Manifest, SplitRecord, read_manifest, seal
 from packer.types import Field
 
 
@@ -19,6 +19,7 @@ def _manifest() -> Manifest:
         ShardRecord(f"train-{i:06d}.tar", 10_000_000_000 + i, "ab" * 32, (i, 2**32 - 1), 5, 2)
         for i in range(2)
     )
+    files = ("skipped.jsonl", "train-000000.index", "train-000001.index")
     return Manifest(
         name="Ünïcode",
         format="tar",
@@ -31,12 +32,19 @@ def _manifest() -> Manifest:
         options={"resize": "256", "exclude_classes": []},
         libraries={"pillow-simd": "12.1.1.post0"},
         listing_sha256="ef" * 32,
+        identity="01" * 32,
+        files={name: FileRecord(7, "23" * 32) for name in files},
     )
 
 
+def _value() -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(_manifest().to_json())
+    del value["sha256"]
+    return value
+
+
 def _written(folder: Path, change: dict[str, Any] | None = None) -> Path:
-    value = json.loads(_manifest().to_json()) | (change or {})
-    (folder / NAME).write_text(json.dumps(value))
+    (folder / NAME).write_bytes(seal(_value() | (change or {})))
     return folder
 
 
@@ -85,6 +93,8 @@ def test_later_version_says_what_to_do(tmp_path: Path) -> None:
         {"splits": {"train": {}}},
         {"splits": {"train": None}},
         {"classes": None},
+        {"classes": ["one"]},
+        {"identity": "../.."},
     ],
     ids=str,
 )
@@ -93,11 +103,36 @@ def test_damaged_values_are_refused(tmp_path: Path, change: dict[str, Any]) -> N
         read_manifest(_written(tmp_path, change))
 
 
+def test_every_changed_byte_is_refused(tmp_path: Path) -> None:
+    data = _manifest().to_json()
+    for place in range(len(data)):
+        for bit in (0, 5):
+            changed = bytearray(data)
+            changed[place] ^= 1 << bit
+            (tmp_path / NAME).write_bytes(changed)
+            with pytest.raises(DamageError):
+                read_manifest(tmp_path)
+
+
+def test_one_that_was_edited_is_refused(tmp_path: Path) -> None:
+    value = json.loads(_manifest().to_json())
+    for data in (json.dumps(value), json.dumps(value, indent=1)):
+        (tmp_path / NAME).write_text(data)
+        with pytest.raises(DamageError, match=r"SHA-256 is not the one that it states.*--force"):
+            read_manifest(tmp_path)
+
+
+def test_one_without_a_digest_says_to_convert_again(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(json.dumps(_value(), indent=1) + "\n")
+    with pytest.raises(DamageError, match=r"earlier development version.*convert again"):
+        read_manifest(tmp_path)
+
+
 @pytest.mark.parametrize("missing", ["packer", "version", "name", "format", "fields", "splits"])
 def test_missing_keys_are_refused(tmp_path: Path, missing: str) -> None:
-    value = json.loads(_manifest().to_json())
+    value = _value()
     del value[missing]
-    (tmp_path / NAME).write_text(json.dumps(value))
+    (tmp_path / NAME).write_bytes(seal(value))
     with pytest.raises(DamageError, match=r"manifest\.json: not a readable manifest"):
         read_manifest(tmp_path)
 

@@ -56,7 +56,14 @@ def test_an_excerpt_has_what_a_pack_has(make_pack: Any, tmp_path: Path, digest_t
     assert 0 < staged.samples < read_manifest(pack).splits["train"].samples
     assert sequential(staged.path) == []
     whole, excerpt = digest_tree(pack), digest_tree(staged.path)
-    own = {"manifest.json", "train.index", "train.wids.json", "_info.json", "skipped.jsonl"}
+    own = {
+        "manifest.json",
+        "README.md",
+        "train.index",
+        "train.wids.json",
+        "_info.json",
+        "skipped.jsonl",
+    }
     assert own < excerpt.keys()
     rest = {name: digest for name, digest in excerpt.items() if name not in own}
     assert rest.items() <= whole.items()

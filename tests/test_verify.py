@@ -1,15 +1,20 @@
+import contextlib
+import json
 import os
-import shutil
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from packer import registry
+from packer.cli._group import packer
 from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import DamageError, SourceError
 from packer.index import IndexFile
 from packer.input import open_input
+from packer.manifest import seal
+from packer.reader import PackedDataset
 from packer.verify import VerifyOptions, verify_pack
 
 MakeTree = Callable[..., Path]
@@ -78,6 +83,78 @@ def test_swapped_index_is_named(pack: Path, tmp_path: Path) -> None:
     assert any("train.index" in line and "SHA-256" in line for line in _verify(pack))
 
 
+def test_every_file_of_a_pack_is_compared(pack: Path) -> None:
+    """The ledger, the card, and what lies beside tar shards for other readers, too."""
+    names = sorted(path.name for path in pack.iterdir() if path.name != "manifest.json")
+    assert {"skipped.jsonl", "README.md", "train.index", "train-000000.index"} <= set(names)
+    for name in names:
+        data = (pack / name).read_bytes()
+        (pack / name).write_bytes(data + b"\n")
+        assert [line for line in _verify(pack) if f"{pack / name}: has {len(data) + 1}" in line]
+        (pack / name).unlink()
+        assert f"{pack / name}: missing" in _verify(pack)
+        (pack / name).write_bytes(data)
+    assert _verify(pack) == []
+
+
+def test_a_pack_that_no_reader_opens_is_damaged(pack: Path) -> None:
+    """Whoever sealed the manifest: it is opened as a reader does."""
+    value = json.loads((pack / "manifest.json").read_bytes())
+    del value["sha256"]
+    for name in ("classes", "display_names"):
+        value[name] = value[name][:1]
+    (pack / "manifest.json").write_bytes(seal(value))
+    assert _verify(pack) == [f"{pack / 'train.index'}: label 1 is none of 1 classes"]
+
+
+def _flips(data: bytes, count: int) -> Iterator[bytes]:
+    """Copies of `data` with one bit changed, at random places."""
+    draw = random.Random(len(data))
+    for place in draw.sample(range(len(data)), count):
+        changed = bytearray(data)
+        changed[place] ^= 1 << draw.randrange(8)
+        yield bytes(changed)
+
+
+def _read_all(pack: Path) -> list[object]:
+    dataset = PackedDataset(pack, "train", decode="bytes")
+    samples = [dataset[number] for number in range(len(dataset))]
+    return [dataset.classes, list(dataset.keys), list(dataset.targets), samples]
+
+
+@pytest.mark.parametrize("name", ["train.index", "train-000000.index"])
+def test_a_changed_bit_of_an_index_is_found(pack: Path, name: str) -> None:
+    """By `packer verify` always; by a reader before it gives anything that is wrong."""
+    right, data = _read_all(pack), (pack / name).read_bytes()
+    for changed in _flips(data, 60):
+        (pack / name).write_bytes(changed)
+        assert any(f"{pack / name}: " in line for line in _verify(pack))
+        with contextlib.suppress(DamageError):
+            assert _read_all(pack) == right
+
+
+def test_a_changed_bit_of_the_manifest_is_found_by_all(pack: Path, tmp_path: Path) -> None:
+    path, out = str(pack), str(tmp_path / "staged")
+    source = str(tmp_path / "photos")
+    commands: list[list[str]] = [
+        ["verify", path, "-j", "1", "-q"],
+        ["ls", path],
+        ["info", path],
+        ["cat", path, "001.class0/001_0001.jpg"],
+        ["merge", path, "-q"],
+        ["stage", path, out, "-q"],
+        ["convert", source, "-o", path, "-j", "1", "-q"],
+    ]
+    for changed in _flips((pack / "manifest.json").read_bytes(), 40):
+        (pack / "manifest.json").write_bytes(changed)
+        with pytest.raises(DamageError):
+            PackedDataset(pack)
+        for command in commands:
+            with pytest.raises(DamageError) as caught:
+                packer.main(command, standalone_mode=False)
+            assert caught.value.exit_code == 4
+
+
 def test_touched_times_are_no_damage(pack: Path) -> None:
     for path in pack.iterdir():
         os.utime(path, ns=(1, 1))
@@ -95,17 +172,12 @@ def test_no_pack(tmp_path: Path) -> None:
 
 
 def test_against_its_source(pack: Path, tmp_path: Path) -> None:
-    source = tmp_path / "photos"
-
-    def against() -> list[str]:
-        return verify_pack(pack, VerifyOptions(against=open_input(source), jobs=1)).damage
-
-    assert against() == []
-    first, second = sorted(source.rglob("*.jpg"))[:2]
-    shutil.copy(second, first)
-    [line] = [line for line in against() if "another picture" in line]
-    assert "001.class0/001_0001.jpg is another picture in the source" in line
-    shutil.copy(second, first.with_name("new.jpg"))
-    assert any("new.jpg is neither in the pack nor" in line for line in against())
-    second.unlink()
-    assert any("001_0002.jpg is in the pack but not in the source" in line for line in against())
+    options = VerifyOptions(against=open_input(tmp_path / "photos"), jobs=1)
+    result = verify_pack(pack, options)
+    assert result.against is not None and not result.against.any
+    (tmp_path / "photos" / "001.class0" / "001_0001.jpg").unlink()
+    result = verify_pack(pack, options)
+    assert result.against is not None and result.against.extra == ("001.class0/001_0001.jpg",)
+    assert result.damage == []
+    (pack / "README.md").unlink()
+    assert verify_pack(pack, options).against is None  # of a damaged pack it says nothing

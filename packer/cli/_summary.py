@@ -31,6 +31,10 @@ class Result(Protocol):
     def was_complete(self) -> bool:
         """Nothing was written."""
 
+    @property
+    def restored(self) -> tuple[str, ...]:
+        """Files that were made again."""
+
 
 def as_json(result: Result) -> dict[str, Any]:
     """For --json, without the schema's name."""
@@ -40,6 +44,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "out": display_text(os.fspath(result.out)),
         "complete": result.manifest is not None,
         "was_complete": result.was_complete,
+        "restored": list(result.restored),
     }
     if result.manifest is not None:
         value["classes"] = len(result.manifest.classes)
@@ -59,6 +64,8 @@ def summarise(result: Result, reporter: StderrReporter) -> None:
     assert manifest is not None, "of complete packs only"
     if result.was_complete:
         reporter.note("the pack is there already and complete")
+    if result.restored:
+        reporter.note(f"the pack is whole again, made again: {', '.join(result.restored)}")
     counts = manifest.counts
     for name, split in manifest.splits.items():
         size = sum(shard.size for shard in split.shards)

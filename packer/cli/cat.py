@@ -3,50 +3,80 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import sys
-from pathlib import Path, PurePosixPath
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from packer.errors import UsageError, suggestion
 
+if TYPE_CHECKING:
+    from packer.manifest import Manifest
+    from packer.reader.pack import Pack
+
 
 @click.command("cat")
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.argument("key")
-def command(pack: Path, key: str) -> None:
-    """Write one sample's stored picture to standard output.
+@click.option("--raw", is_flag=True, help=r"KEY is the path as it is: \ means nothing.")
+@click.option("--split", metavar="NAME", help="Of this split only.")
+def command(pack: Path, key: str, raw: bool, split: str | None) -> None:
+    r"""Write one sample's stored picture to standard output.
 
-    KEY is its original path, as `packer ls` lists it. A raw picture is written as an .npy file.
+    KEY is its original path as `packer ls` writes it, with \t, \n, \r, \\ and \xHH. Where no sample
+    has that name, KEY is taken as it is. A raw picture is written as an .npy file.
     """
     from packer import registry
-    from packer.columns import read_path
     from packer.manifest import read_manifest
-    from packer.reader.pack import Pack
     from packer.reader.payloads import Payloads
-    from packer.types import display_path, display_text
 
     manifest = read_manifest(pack)
     image = next(field for field in manifest.fields if field.kind == "image")
-    wanted = os.fsencode(key)
-    keys = []
-    for split in manifest.splits:
-        opened = Pack(pack, split)
+    opened, sample = _find(pack, manifest, os.fsencode(key), raw, split)
+    [payload] = Payloads(opened).read([sample], image.name)
+    if payload is None:
+        raise UsageError(f"{pack}: sample {key!r} has no picture")
+    size = (int(opened.index[name][sample]) for name in ("width", "height"))
+    sys.stdout.buffer.write(registry.load("codecs", str(image.codec)).file_header(*size))
+    sys.stdout.buffer.write(payload)
+
+
+def _find(
+    pack: Path, manifest: Manifest, key: bytes, raw: bool, split: str | None
+) -> tuple[Pack, int]:
+    """The split and the number of the sample that a key names."""
+    from packer.columns import read_path
+    from packer.escape import unescape_path
+    from packer.reader.pack import Pack
+    from packer.types import display_path
+
+    written = None if raw else unescape_path(key)
+    places: dict[bytes, list[tuple[Pack, int]]] = {key: []}
+    if written is not None:
+        places = {written: [], key: []}  # as `packer ls` writes it comes first
+    paths = []
+    for name in manifest.splits if split is None else [split]:
+        opened = Pack(pack, name)
         for sample in range(len(opened)):
             path = read_path(opened.index, sample)
-            if path != wanted:
-                keys.append(display_path(path))
-                continue
-            [payload] = Payloads(opened).read([sample], image.name)
-            assert payload is not None, "every sample has its picture"
-            size = (int(opened.index[name][sample]) for name in ("width", "height"))
-            sys.stdout.buffer.write(registry.load("codecs", str(image.codec)).file_header(*size))
-            sys.stdout.buffer.write(payload)
-            return
-    shown = display_text(key)
-    raise UsageError(f"{pack}: has no sample {shown!r}", _hint(shown, keys))
+            paths.append(path)
+            if path in places:
+                places[path].append((opened, sample))
+    found = next(filter(None, places.values()), [])
+    if len(found) > 1:
+        names = ", ".join(opened.split for opened, _ in found)
+        raise UsageError(f"{pack}: has {len(found)} samples of that name, in {names}", "--split")
+    if not found:
+        raise UsageError(f"{pack}: has no sample {display_path(key)!r}", _hint(key, paths))
+    return found[0]
 
 
-def _hint(key: str, keys: list[str]) -> str:
-    near = [other for other in keys if PurePosixPath(other).name == PurePosixPath(key).name]
-    return suggestion(key, near) if near else f"packer ls lists all {len(keys)}"
+def _hint(key: bytes, paths: Sequence[bytes]) -> str:
+    from packer.escape import escape_path
+
+    name = posixpath.basename(key)
+    near = [escape_path(path) for path in paths if posixpath.basename(path) == name]
+    return suggestion(escape_path(key), near) if near else f"packer ls lists all {len(paths)}"

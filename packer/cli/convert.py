@@ -211,10 +211,11 @@ def command(ctx: click.Context, /, source: str, **values: Any) -> None:
     SOURCE can also be a list of paths, one a line: a file named .txt, .lst or .list, or - for
     standard input.
 
-    Prints the pack's path. The same command goes on where an interrupted one stopped.
+    Prints the pack's path. The same command goes on where an interrupted one stopped, and makes
+    again what a complete pack has lost.
     """
     reporter = make_reporter(values["progress"], quiet=values["quiet"], verbose=values["verbose"])
-    given = _open(source, reporter, values)
+    given = open_source(source, reporter, values["src"], values["null"])
     options = _options(ctx, given, values)
     try:
         if values["dry_run"]:
@@ -225,18 +226,18 @@ def command(ctx: click.Context, /, source: str, **values: Any) -> None:
         reporter.close()
 
 
-def _open(source: str, reporter: StderrReporter, values: dict[str, Any]) -> Input:
+def open_source(source: str, reporter: StderrReporter, src: str | None, null: bool) -> Input:
     """The source: a list of paths, or whatever else the user names."""
     from packer.input import open_input, open_list
     from packer.sources import listed
     from packer.types import display_path
 
     path = Path(source)
-    if not (source == "-" or values["null"] or listed.accepts(path)):
+    if not (source == "-" or null or listed.accepts(path)):
         data = os.environ.get("PACKER_DATA")
-        return open_input(source, src=values["src"], data=Path(data) if data else None)
+        return open_input(source, src=src, data=Path(data) if data else None)
     content = sys.stdin.buffer.read() if source == "-" else listed.read_list(path)
-    given = open_list(content, top=values["src"], null=values["null"])
+    given = open_list(content, top=src, null=null)
     single = given.source.single_folder() if isinstance(given.source, listed.ListedSource) else None
     if single is not None:
         reporter.warn(
@@ -307,7 +308,7 @@ def _summarise(result: ConvertResult, reporter: StderrReporter, seconds: float) 
         )
         return
     summarise(result, reporter)
-    if not result.was_complete:
+    if not (result.was_complete or result.restored):
         rate = result.manifest.counts["planned"] / seconds
         reporter.note(f"took {seconds:.1f} s, {rate:,.0f} images/s")
 

@@ -53,6 +53,7 @@ def command(
     epochs: int,
 ) -> None:
     """Say what is in a pack, or how well it shuffles."""
+    from packer.escape import BACKSLASH, escape
     from packer.manifest import read_manifest
 
     if shuffle:
@@ -67,7 +68,7 @@ def command(
         click.echo(json.dumps({"schema": "packer.info/1", **dataclasses.asdict(manifest)}))
         return
     for name, value in _lines(manifest):
-        click.echo(f"{name:<12}{value}")
+        click.echo(f"{name:<12}{escape(str(value), keep=BACKSLASH)}")
 
 
 def _refuse_alone(ctx: click.Context, names: Sequence[str]) -> None:

@@ -12,27 +12,35 @@ _COLUMNS = ("key", "split", "label", "class", "width", "height", "bytes")
 @click.command("ls")
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.option("--split", metavar="NAME", help="Of this split only.")
-def command(pack: Path, split: str | None) -> None:
+@click.option("-0", "--null", is_flag=True, help="Keys alone, as they are, each with a zero byte.")
+def command(pack: Path, split: str | None, null: bool) -> None:
     r"""List a pack's samples as tab-separated lines, in the order of the pack.
 
-    Columns: key, split, label, class, width, height, bytes. Tabs, newlines and backslashes in
-    names are written as \t, \n and \\.
+    Columns: key, split, label, class, width, height, bytes. In names, tab, newline, carriage return
+    and backslash are written as \t, \n, \r and \\; other control characters, bytes that are no
+    UTF-8, and a "-" at the beginning of a key as \xHH, one a byte. packer cat takes keys as they
+    are written here.
+
+    With --null, for programs: packer ls -0 PACK | xargs -0 -n1 packer cat --raw PACK --
     """
+    from packer.columns import read_path
+    from packer.escape import escape, escape_path
     from packer.manifest import read_manifest
     from packer.reader.pack import Pack
 
     manifest = read_manifest(pack)
     image = next(field.name for field in manifest.fields if field.kind == "image")
-    click.echo("\t".join(_COLUMNS))
+    classes = [escape(name) for name in manifest.classes]
+    if not null:
+        click.echo("\t".join(_COLUMNS))
     for name in manifest.splits if split is None else [split]:
-        opened = Pack(pack, name)
-        index = opened.index
+        index = Pack(pack, name).index
         columns = [index[c].tolist() for c in ("label", "width", "height", f"{image}.size")]
         for sample, (label, width, height, size) in enumerate(zip(*columns, strict=True)):
-            shown = _escape(manifest.classes[label]) if label >= 0 else ""
-            key = _escape(opened.key(sample))
-            click.echo(f"{key}\t{name}\t{label}\t{shown}\t{width}\t{height}\t{size}")
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+            path = read_path(index, sample)
+            if null:
+                click.echo(path + b"\0", nl=False)
+                continue
+            shown = classes[label] if label >= 0 else ""
+            line = f"{escape_path(path)}\t{name}\t{label}\t{shown}\t{width}\t{height}\t{size}\n"
+            click.echo(line.encode(), nl=False)  # UTF-8 whatever the locale, as keys are bytes

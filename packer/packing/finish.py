@@ -2,68 +2,48 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from packer.columns import ShardRecord, encode_split_index, index_name
-from packer.companions import companion_files
+from packer.completion import write_beside
 from packer.errors import InUse, OutputError
 from packer.fsio import list_folder, publish_bytes
-from packer.index import IndexFile
-from packer.manifest import LEDGER_NAME, NAME, Manifest, SplitRecord
+from packer.manifest import NAME, Manifest, SplitRecord
 from packer.packing.agreement import Agreement
 from packer.packing.lock import Lock
 from packer.packing.shard import WORK_FOLDER
 from packer.packing.skips import judge_skips
 from packer.packing.state import ShardState, remove_work_folder, skip_to_json
-from packer.types import Field, Skip
+from packer.types import Skip
 
 
-@dataclass(frozen=True)
-class FinishedSplit:
-    """A split whose shards all have their final names."""
+def finish_pack(out: Path, draft: Manifest, skips: Sequence[Skip]) -> Manifest:
+    """Write what lies beside the shards and, last, the manifest; never reads a shard.
 
-    name: str
-    records: Sequence[ShardRecord]
-
-
-def finish_split(out: Path, fields: Sequence[Field], split: FinishedSplit) -> SplitRecord:
-    """Write one split's index; never reads a shard.
-
-    Raises:
-        OutputError: The file system refused.
-    """
-    indexes = [IndexFile(out / index_name(record.name)) for record in split.records]
-    data = encode_split_index(split.name, fields, split.records, indexes)
-    name = f"{split.name}.index"
-    publish_bytes(out / WORK_FOLDER, out / name, data)
-    return SplitRecord(
-        samples=sum(record.samples for record in split.records),
-        batches=sum(record.batches for record in split.records),
-        index=name,
-        index_bytes=len(data),
-        index_sha256=hashlib.sha256(data).hexdigest(),
-        shards=tuple(split.records),
-    )
-
-
-def finish_pack(out: Path, manifest: Manifest, skips: Sequence[Skip]) -> None:
-    """Write what lies beside the shards, the ledger and, last, the manifest.
+    Args:
+        out: The pack's folder; all shards and their indexes have their final names.
+        draft: The pack, its splits made by `SplitRecord.of_shards`.
+        skips: Lines of the ledger.
 
     Raises:
         OutputError: The file system refused.
     """
     work = out / WORK_FOLDER
-    for name, data in companion_files(out, manifest):
+
+    def write(name: str, data: bytes) -> None:
         publish_bytes(work, out / name, data)
-    lines = [json.dumps(skip_to_json(skip)) + "\n" for skip in sorted(skips, key=_by_slot)]
-    publish_bytes(work, out / LEDGER_NAME, "".join(lines).encode())
-    publish_bytes(work, out / NAME, manifest.to_json())
+
+    manifest = write_beside(out, draft, encode_ledger(skips), write)
     remove_work_folder(out)
+    return manifest
+
+
+def encode_ledger(skips: Sequence[Skip]) -> bytes:
+    """The content of the ledger: a line a skipped picture, by slot."""
+    lines = [json.dumps(skip_to_json(skip)) + "\n" for skip in sorted(skips, key=_by_slot)]
+    return "".join(lines).encode()
 
 
 def complete_pack(
@@ -86,14 +66,12 @@ def complete_pack(
     splits = {}
     for name in agreement.splits:
         records = [states[s.stem].record for s in agreement.shards() if s.split == name]
-        splits[name] = finish_split(out, agreement.fields, FinishedSplit(name, records))
+        splits[name] = SplitRecord.of_shards(name, records)
     notes: Counter[str] = Counter()
     for state in states.values():
         notes.update(state.notes)
     counts = count(agreement.planned, skips, ignored=agreement.ignored, notes=notes)
-    manifest = agreement.manifest(splits, counts)
-    finish_pack(out, manifest, skips)
-    return manifest
+    return finish_pack(out, agreement.manifest(splits, counts), skips)
 
 
 def is_complete(out: Path) -> bool:

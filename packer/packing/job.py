@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 import packer
 from packer import registry
+from packer.columns import ShardRecord
 from packer.errors import SourceError, UsageError
 from packer.imaging import libraries
 from packer.input import Input
@@ -39,6 +40,8 @@ class Job:
         plan: Which candidate goes where.
         digest: Of the listing.
         libraries: Versions of the libraries that decide bytes.
+        expected: Shards that were there before and must be the same again, by name.
+        suspect: What may have changed since then, for an error.
     """
 
     given: Input
@@ -48,6 +51,8 @@ class Job:
     plan: Plan
     digest: str
     libraries: Mapping[str, str]
+    expected: Mapping[str, ShardRecord] = field(default_factory=dict)
+    suspect: str = ""
 
     @property
     def planned(self) -> int:
@@ -101,6 +106,8 @@ class Job:
             fields=self.fields,
             one_size=self.options.image.one_size,
             stamps=self.stamps(shard),
+            expected=self.expected.get(self.shard_name(shard)),
+            suspect=self.suspect,
         )
 
     def stamps(self, shard: ShardPlan) -> str:

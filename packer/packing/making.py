@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from packer.columns import ShardRecord
+from packer.errors import UsageError
 from packer.packing.batch import BatchResult, one_batch
 from packer.packing.plan import ShardPlan
 from packer.packing.shard import ShardBuilder
@@ -26,6 +28,8 @@ class ShardTarget:
         fields: Fields of every sample.
         one_size: Whether all pictures have the same size.
         stamps: Of its source files, see `packing.stamps`.
+        expected: What it must be, if it was there before.
+        suspect: What may have changed since then, for an error.
     """
 
     out: Path
@@ -35,6 +39,8 @@ class ShardTarget:
     fields: tuple[Field, ...]
     one_size: bool
     stamps: str
+    expected: ShardRecord | None = None
+    suspect: str = ""
 
 
 def make_shard(
@@ -49,6 +55,7 @@ def make_shard(
 
     Raises:
         OutputError: The file system refused. Nothing unfinished is left.
+        UsageError: It is not what it must be.
     """
     builder = ShardBuilder(
         target.out, target.name, target.format, target.fields, one_size=target.one_size
@@ -65,9 +72,19 @@ def make_shard(
                 heard(piece)
             builder.add_batch(samples)
         state = ShardState(builder.finish(), tuple(skips), notes, target.stamps)
+        _require_expected(target, state.record)
         write_state(target.out, target.plan.stem, state)
         builder.publish()
     except BaseException:
         builder.abort()
         raise
     return state
+
+
+def _require_expected(target: ShardTarget, record: ShardRecord) -> None:
+    if target.expected is not None and record != target.expected:
+        raise UsageError(
+            f"{target.out / target.name}: made again, it is not what the manifest lists, as"
+            f" something changed since then ({target.suspect})",
+            "copy it again, convert with what was there then, or convert all anew with --force",
+        )

@@ -19,6 +19,7 @@ from packer.columns import (
 from packer.errors import OutputError
 from packer.formats import ShardWriter
 from packer.fsio import (
+    is_own_temp,
     output_errors,
     publish,
     publish_over,
@@ -105,6 +106,13 @@ class ShardBuilder:
         """Leave nothing of an unfinished shard."""
         self._writer.abort()
         remove_if_there(self._temp)
+
+
+def remove_own_temps(out: Path) -> None:
+    """Remove what a signal, which can come between any two instructions, kept us from removing."""
+    for path in (out / WORK_FOLDER).glob("*.tmp"):
+        if is_own_temp(path):
+            remove_if_there(path)
 
 
 def _fingerprint(path: Path) -> tuple[int, int]:

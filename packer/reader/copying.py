@@ -32,14 +32,12 @@ class FileCopy:
         target: Its final name, which it gets once it is whole.
         size: Bytes that it must have.
         sha256: Hex digest that it must have; "" = not known.
-        check: Called with the whole copy before it gets its name; raises if it is not right.
     """
 
     source: Path
     target: Path
     size: int
     sha256: str = ""
-    check: Callable[[Path], None] | None = None
 
 
 def copy_files(
@@ -89,8 +87,6 @@ class _Run:
         temp = temp_path(self.work, copy.target.name)
         try:
             self._write(copy, temp)
-            if copy.check is not None:
-                copy.check(temp)
             with _writing(copy, temp):
                 temp.replace(copy.target)
         finally:

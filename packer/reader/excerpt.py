@@ -6,15 +6,13 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 
-from packer.columns import ShardRecord, encode_split_index, index_name, read_record
+from packer.columns import ShardRecord, index_name
 from packer.errors import DamageError, UsageError, suggestion
-from packer.index import IndexFile
-from packer.manifest import LEDGER_NAME, NAME, Manifest, SplitRecord, read_manifest
+from packer.manifest import NAME, Manifest, SplitRecord, parse_manifest, read_manifest_bytes
 from packer.reader.copying import FileCopy
 
 #: Files copied at a time: as many streams as network file systems and disks take to be busy; more
@@ -86,43 +84,40 @@ class Excerpt:
             for shard in shards:
                 index = index_name(shard.name)
                 copies.append(self._file(target, shard.name, shard.size, shard.sha256))
-                if index in sizes:
-                    check = partial(_check_index, self.source / index, shard)
-                    copies.append(
-                        FileCopy(self.source / index, target / index, sizes[index], check=check)
-                    )
-                elif len(shards) != len(split.shards):
-                    raise DamageError(f"{self.source / index}: is missing", self._hint())
+                if index in sizes or not self.is_whole:
+                    copies.append(self._listed(target, index))
             if len(shards) == len(split.shards):
                 copies.append(
                     self._file(target, split.index, split.index_bytes, split.index_sha256)
                 )
         if self.is_whole:
-            beside = [name for name in self._beside() if name in sizes]
-            copies += [self._file(target, name, sizes[name]) for name in beside]
+            indexes = {copy.target.name for copy in copies}
+            beside = [name for name in self.manifest.files if name in sizes and name not in indexes]
+            copies += [self._listed(target, name) for name in beside]
+            if _REPORT in sizes:
+                copies.append(self._file(target, _REPORT, sizes[_REPORT]))
         return copies
 
-    def derived(self, target: Path) -> Iterator[tuple[str, bytes]]:
-        """(name, content) of the files that follow from those in `target`; the manifest last."""
-        from packer.companions import companion_files
+    def write_derived(self, target: Path, write: Callable[[str, bytes], None]) -> None:
+        """Make the files that follow from those in `target`, the manifest last.
+
+        Args:
+            target: The copy; what `files` lists is there.
+            write: Called with name and content of each file.
+        """
+        from packer.completion import write_beside  # for copying excerpts alone
 
         if self.is_whole:
-            yield NAME, self.manifest_bytes
+            write(NAME, self.manifest_bytes)
             return
         splits = {}
         for name, shards in self.shards.items():
-            splits[name] = self.manifest.splits[name]
-            if len(shards) != len(splits[name].shards):
-                indexes = [IndexFile(target / index_name(shard.name)) for shard in shards]
-                data = encode_split_index(name, self.manifest.fields, shards, indexes)
-                splits[name] = _record(splits[name].index, data, shards)
-                yield splits[name].index, data
-        manifest = self._own_manifest(splits)
-        yield LEDGER_NAME, b""
-        yield from companion_files(target, manifest)
-        yield NAME, manifest.to_json()
+            split = self.manifest.splits[name]
+            whole = len(shards) == len(split.shards)
+            splits[name] = split if whole else SplitRecord.of_shards(name, shards)
+        write_beside(target, self._draft(splits), b"", write)
 
-    def _own_manifest(self, splits: Mapping[str, SplitRecord]) -> Manifest:
+    def _draft(self, splits: Mapping[str, SplitRecord]) -> Manifest:
         """Counts are of what is here; what was skipped, and why, stays with the whole pack."""
         packed = sum(split.samples for split in splits.values())
         every = self.manifest.splits.values()
@@ -136,15 +131,12 @@ class Excerpt:
     def _file(self, target: Path, name: str, size: int, sha256: str = "") -> FileCopy:
         return FileCopy(self.source / name, target / name, size, sha256)
 
-    def _beside(self) -> Iterator[str]:
-        """Files that a pack may have beside its shards and indexes."""
-        for name, shards in self.shards.items():
-            yield from (f"{PurePath(shard.name).stem}.idx" for shard in shards)
-            yield f"{name}.wids.json"
-        yield from ("_info.json", LEDGER_NAME, _REPORT)
-
-    def _hint(self) -> str:
-        return f"`packer verify {self.source}` lists all damage"
+    def _listed(self, target: Path, name: str) -> FileCopy:
+        """A file that the manifest lists beside shards and splits' indexes."""
+        record = self.manifest.files.get(name)
+        if record is None:
+            raise DamageError(f"{self.source / NAME}: does not list {name}")
+        return self._file(target, name, record.size, record.sha256)
 
 
 def choose(source: Path, options: StageOptions) -> Excerpt:
@@ -159,7 +151,8 @@ def choose(source: Path, options: StageOptions) -> Excerpt:
         raise UsageError(f"fraction {options.fraction} is not above 0 and at most 1")
     if options.jobs < 1:
         raise UsageError(f"jobs {options.jobs} is not at least 1")
-    manifest = read_manifest(source)
+    data = read_manifest_bytes(source)
+    manifest = parse_manifest(data, source / NAME)
     for name in options.splits:
         if name not in manifest.splits:
             raise UsageError(f"{source}: has no split {name!r}", suggestion(name, manifest.splits))
@@ -168,7 +161,7 @@ def choose(source: Path, options: StageOptions) -> Excerpt:
         for name, split in manifest.splits.items()
         if not options.splits or name in options.splits
     }
-    return Excerpt(source, manifest, (source / NAME).read_bytes(), taken)
+    return Excerpt(source, manifest, data, taken)
 
 
 def _first_shards(split: SplitRecord, fraction: float) -> Sequence[ShardRecord]:
@@ -179,31 +172,6 @@ def _first_shards(split: SplitRecord, fraction: float) -> Sequence[ShardRecord]:
         there += split.shards[count].size
         count += 1
     return split.shards[:count]
-
-
-def _record(index: str, data: bytes, shards: Sequence[ShardRecord]) -> SplitRecord:
-    return SplitRecord(
-        samples=sum(shard.samples for shard in shards),
-        batches=sum(shard.batches for shard in shards),
-        index=index,
-        index_bytes=len(data),
-        index_sha256=hashlib.sha256(data).hexdigest(),
-        shards=tuple(shards),
-    )
-
-
-def _check_index(source: Path, shard: ShardRecord, copy: Path) -> None:
-    """A shard's index has its own checksums; the manifest has none for it."""
-    try:
-        index = IndexFile(copy)
-        same = read_record(index) == shard
-        for name in index.names():
-            index[name]  # compares its checksum
-    except DamageError as error:
-        reason = error.message.removeprefix(f"{copy}: ")
-        raise DamageError(f"{source}: {reason}", error.hint) from error
-    if not same:
-        raise DamageError(f"{source}: is not the index of {shard.name} that the manifest lists")
 
 
 def _sizes(folder: Path) -> dict[str, int]:

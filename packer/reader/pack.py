@@ -3,12 +3,12 @@
 Opening costs two file opens and one directory listing, whatever the number of shards. What is
 compared then:
 
-- the index: its size with the manifest's, its table of shards (names, sizes, SHA-256, fingerprints,
-  counts) with the manifest's, so that an index of another pack, split or conversion is refused; its
-  own checksums, of the header now and of each array when it is first used. Its SHA-256 is left to
-  `packer verify`: hashing would read the whole file, paths included, in every worker process. A
-  shard's SHA-256 covers payloads and labels alike, so an index with the right table has the right
-  labels;
+- the manifest: its SHA-256 with the one in its first line;
+- the index: its size with the manifest's, the identity of its pack and its table of shards (names,
+  sizes, SHA-256, fingerprints, counts) with the manifest's, so that an index of another pack, split
+  or conversion is refused; that all labels are classes; its own checksums, of the header and the
+  labels now and of each other array when it is first used. Its SHA-256 is left to `packer verify`:
+  hashing would read the whole file, paths included, in every worker process;
 - the shards: that each is there with its exact size. What is in them is compared when a process
   first reads them (`packer.reader.shards`).
 """
@@ -25,7 +25,8 @@ from packer.columns import read_path, stored_fields
 from packer.errors import DamageError, UsageError, suggestion
 from packer.index import IndexFile
 from packer.manifest import Manifest, SplitRecord, read_manifest
-from packer.types import Array, display_path
+from packer.presence import differing_sizes
+from packer.types import NO_LABEL, Array, display_path
 
 #: Damaged shards that a message names before it only counts.
 _NAMED = 3
@@ -110,7 +111,7 @@ class Pack:
 
     def verify_hint(self) -> str:
         """What to do about damage."""
-        return f"`packer verify {self.root}` lists all damage; copy it again, or convert again"
+        return f"`packer verify {self.root}` lists all damage; {self.manifest.repair}"
 
     def _open(self, root: Path, split: str) -> None:
         self.root = root
@@ -125,12 +126,8 @@ class Pack:
     def _check_sizes(self) -> None:
         expected = {shard.name: shard.size for shard in self.record.shards}
         expected[self.record.index] = self.record.index_bytes
-        found = _file_sizes(self.root, expected)
-        wrong = [
-            f"{name} is {_difference(found.get(name), size)}"
-            for name, size in expected.items()
-            if found.get(name) != size
-        ]
+        differing = differing_sizes(self.root, expected)
+        wrong = [f"{name} is {difference}" for name, difference in differing.items()]
         if wrong:
             more = f", and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
             raise DamageError(
@@ -145,6 +142,8 @@ class Pack:
             raise DamageError(f"{path}: is missing", self.verify_hint()) from None
         shards = self.record.shards
         tables = (
+            (index.meta.get("pack"), self.manifest.identity),
+            (index.meta.get("split"), self.split),
             (index.meta.get("shards"), [shard.name for shard in shards]),
             (index["shard_bytes"].tolist(), [shard.size for shard in shards]),
             (_hex(index["shard_sha256"]), [shard.sha256 for shard in shards]),
@@ -162,7 +161,16 @@ class Pack:
                 "it was swapped, or its pack was made anew",
                 self.verify_hint(),
             )
+        self._check_labels(index)
         return index
+
+    def _check_labels(self, index: IndexFile) -> None:
+        labels, classes = index["label"], len(self.manifest.classes)
+        if len(labels) and not NO_LABEL <= labels.min() <= labels.max() < classes:
+            wrong = labels.min() if labels.min() < NO_LABEL else labels.max()
+            raise DamageError(
+                f"{index.path}: label {wrong} is none of {classes} classes", self.verify_hint()
+            )
 
 
 def _reopen(root: Path, split: str, index_sha256: str, holding: object) -> Pack:
@@ -178,24 +186,6 @@ def _reopen(root: Path, split: str, index_sha256: str, holding: object) -> Pack:
         )
     pack.index = pack._open_index()
     return pack
-
-
-def _file_sizes(root: Path, wanted: dict[str, int]) -> dict[str, int]:
-    """Bytes of each wanted file, from one listing."""
-    sizes = {}
-    with os.scandir(root) as entries:
-        for entry in entries:
-            # A dangling link is as good as missing; asked first, as its stat would fail.
-            if entry.name in wanted and entry.is_file():
-                sizes[entry.name] = entry.stat().st_size
-    return sizes
-
-
-def _difference(found: int | None, expected: int) -> str:
-    if found is None:
-        return "missing"
-    what = "cut short" if found < expected else "too long"
-    return f"{what} ({found} of {expected} bytes)"
 
 
 def _hex(digests: Array) -> list[str]:

@@ -220,7 +220,7 @@ class ShardFiles:
             raise DamageError(
                 f"{self._pack.shard_path(shard)}: is not the shard that {index.name} belongs to; "
                 "one of them was swapped or changed",
-                f"`packer verify {self._pack.root}` tells which; copy it again, or convert again",
+                self._pack.verify_hint(),
             )
         self._identity[shard] = identity
         self.changes += before is not None

@@ -144,8 +144,7 @@ class _Staging:
         self._check_space(needed, sum(file.size for file in files) - needed)
         missing = [file for file in missing if not others.link(file)]
         self._copy(missing, sum(file.size for file in files) - sum(file.size for file in missing))
-        for name, data in self.excerpt.derived(self.target):
-            self._put(name, data)
+        self.excerpt.write_derived(self.target, self._put)
         with output_errors(self.target):
             sync_folder(self.target)
 

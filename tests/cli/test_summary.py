@@ -13,6 +13,7 @@ class _Made:
     out: Path
     manifest: Manifest | None
     was_complete: bool = False
+    restored: tuple[str, ...] = ()
 
 
 def test_an_incomplete_pack_has_no_counts(tmp_path: Path) -> None:
@@ -20,6 +21,7 @@ def test_an_incomplete_pack_has_no_counts(tmp_path: Path) -> None:
         "out": str(tmp_path),
         "complete": False,
         "was_complete": False,
+        "restored": [],
     }
 
 

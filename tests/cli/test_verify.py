@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -21,3 +22,46 @@ def test_ok_and_damage(run: Run, make_tree: MakeTree) -> None:
     assert "Traceback" not in found.stderr
     value = json.loads(run("verify", pack, "--json").stdout)
     assert len(value["damage"]) == 1
+
+
+def test_a_pack_behind_its_source_is_not_damaged(
+    run: Run, make_tree: MakeTree, tmp_path: Path
+) -> None:
+    make_tree(classes=2)
+    pack = run("convert", "photos", "--resize", "48", "--jobs", 1).stdout.strip()
+    folder = tmp_path / "photos" / "001.class0"
+    first = folder / "001_0001.jpg"
+    shutil.copy(first, folder / "new\x1b.jpg")
+    listed = tmp_path / "files.txt"
+    listed.write_text("".join(f"{p}\n" for p in sorted((tmp_path / "photos").rglob("*.jpg"))))
+    for source in (["photos"], ["files.txt", "--src", "photos"]):
+        found = run("verify", pack, "--jobs", 1, "--progress", "none", "--against", *source)
+        assert (found.returncode, found.stdout) == (1, "")
+        lines = found.stderr.splitlines()
+        assert lines[0] == r"missing in the pack: 001.class0/new\x1b.jpg"
+        assert "1 missing in the pack, 0 extra, 0 changed" in lines[1]
+    shutil.copy(folder / "001_0002.jpg", first)
+    found = run("verify", pack, "--jobs", 1, "--against", "photos", "--json")
+    assert found.returncode == 4
+    against = json.loads(found.stdout)["against"]
+    assert against["changed"] == ["001.class0/001_0001.jpg"]
+    assert against["missing"] == ["001.class0/new\x1b.jpg"]
+    assert "1 missing in the pack, 0 extra, 1 changed" in found.stderr
+    assert run("verify", pack, "--src", "photos").returncode == 2
+
+
+def test_it_says_how_to_mend_what_is_damaged(run: Run, make_tree: MakeTree) -> None:
+    make_tree(classes=1)
+    convert = ("convert", "photos", "--resize", "48", "--jobs", 1)
+    pack = Path(run(*convert).stdout.strip())
+    shard = pack / "train-000000.tar"
+    right = bytearray(shard.read_bytes())
+    shard.write_bytes(right[:600] + bytes([right[600] ^ 1]) + right[601:])
+    assert run(*convert).returncode == 0  # it looks at sizes alone
+    found = run("verify", pack)
+    assert found.returncode == 4
+    assert "or remove it: the same packer convert makes what is missing" in found.stderr
+    shard.unlink()
+    assert run(*convert).returncode == 0
+    assert shard.read_bytes() == right
+    assert run("verify", pack).returncode == 0

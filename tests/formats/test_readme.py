@@ -16,6 +16,7 @@ import packer.formats
 from packer import registry
 from packer.columns import ShardColumns, ShardRecord, encode_shard_index, encode_split_index
 from packer.index import IndexFile
+from packer.manifest import seal
 from packer.types import Sample
 
 README = Path(packer.formats.__file__).with_name("README.md").read_text(encoding="utf-8")
@@ -56,7 +57,7 @@ def pack(tmp_path: Path, monkeypatch: Any, build: Any, image_fields: Any, make_b
             index.write_bytes(encode_shard_index(columns.arrays(shard.layout), record))
             records.append(record)
             indexes.append(IndexFile(index))
-        split = encode_split_index("train", fields, records, indexes)
+        split = encode_split_index("train", fields, records, indexes, "")
         Path("train.index").write_bytes(split)
         return [sample for batch in batches for sample in batch]
 
@@ -64,8 +65,29 @@ def pack(tmp_path: Path, monkeypatch: Any, build: Any, image_fields: Any, make_b
 
 
 def test_all_snippets_are_known() -> None:
-    assert set(SNIPPETS) == {"index", "pread", "tarfile", "webdataset", "lmdb", "hdf5"}
+    assert set(SNIPPETS) == {
+        "manifest",
+        "index",
+        "pread",
+        "tarfile",
+        "webdataset",
+        "lmdb",
+        "hdf5",
+    }
     assert README.count("```python") == len(SNIPPETS)
+
+
+def test_a_manifest_is_checked_in_five_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert len([line for line in SNIPPETS["manifest"].splitlines() if line]) == 5
+    data = seal({"packer": "packer", "classes": ["\udcff"]})
+    Path("manifest.json").write_bytes(data)
+    _run("manifest")
+    Path("manifest.json").write_bytes(data.replace(b"dcff", b"dcfe"))
+    with pytest.raises(AssertionError):
+        _run("manifest")
 
 
 def test_index_is_read_in_five_lines(pack: Any) -> None:

@@ -3,11 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from packer.completion import as_draft
 from packer.errors import OutputError
 from packer.index import IndexFile
-from packer.manifest import Manifest, read_manifest
+from packer.manifest import Manifest, SplitRecord, read_manifest
 from packer.packing.agreement import image_fields
-from packer.packing.finish import FinishedSplit, count, finish_pack, finish_split
+from packer.packing.finish import count, finish_pack
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
 from packer.types import Sample, Skip
 
@@ -25,13 +26,12 @@ def _finish(out: Path, skips: list[Skip]) -> Manifest:
         records.append(builder.finish())
         builder.publish()
     splits = {
-        "train": finish_split(out, FIELDS, FinishedSplit("train", records)),
-        "val": finish_split(out, FIELDS, FinishedSplit("val", [])),
+        "train": SplitRecord.of_shards("train", records),
+        "val": SplitRecord.of_shards("val", []),
     }
     counts = count(2 + len(skips), skips, notes={"gray": 1})
     manifest = Manifest("x", "tar", 128, FIELDS, ("a",), ("a",), splits, counts)
-    finish_pack(out, manifest, skips)
-    return manifest
+    return finish_pack(out, manifest, skips)
 
 
 def test_a_finished_pack(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_finishing_again_after_a_crash_before_the_manifest(tmp_path: Path) -> No
     out = tmp_path / "pack"
     (out / "manifest.json").unlink()
     (out / WORK_FOLDER).mkdir()
-    finish_pack(out, manifest, [])
+    finish_pack(out, as_draft(manifest), [])
     assert read_manifest(out) == manifest
 
 
@@ -65,5 +65,5 @@ def test_another_file_under_a_final_name_is_not_overwritten(tmp_path: Path) -> N
     (out / "manifest.json").write_text("mine")
     (out / WORK_FOLDER).mkdir()
     with pytest.raises(OutputError, match=r"manifest.json: already there with other content"):
-        finish_pack(out, manifest, [])
+        finish_pack(out, as_draft(manifest), [])
     assert (out / "manifest.json").read_text() == "mine"

@@ -17,10 +17,9 @@ from packer.columns import (
     ShardColumns,
     ShardRecord,
     encode_shard_index,
-    encode_split_index,
     index_name,
 )
-from packer.index import IndexFile
+from packer.completion import write_beside
 from packer.manifest import Manifest, SplitRecord
 from packer.options import ImageOptions
 from packer.types import Array, Field, Pixels, Sample
@@ -84,7 +83,7 @@ def build_pack(tmp_path: Path) -> BuildPack:
         fields += [Field("note", "bytes", "txt")] if extra else []
         samples: list[Sample] = []
         pixels: list[Pixels] = []
-        records, indexes = [], []
+        records = []
         for number, counts in enumerate(shards):
             batches = []
             for count in counts:
@@ -94,10 +93,8 @@ def build_pack(tmp_path: Path) -> BuildPack:
                     pixels.append(draw(place + seed, width, height))
                     samples.append(_sample(place, pixels[-1], codec, extra))
                 batches.append(samples[start:])
-            record, index = _write_shard(root, number, format_name, fields, batches)
-            records.append(record)
-            indexes.append(index)
-        manifest = _finish(root, format_name, fields, records, indexes)
+            records.append(_write_shard(root, number, format_name, fields, batches))
+        manifest = finish_split(root, format_name, fields, records)
         return Built(root, manifest, samples, pixels)
 
     return build
@@ -124,7 +121,7 @@ def _write_shard(
     format_name: str,
     fields: Sequence[Field],
     batches: Sequence[Sequence[Sample]],
-) -> tuple[ShardRecord, IndexFile]:
+) -> ShardRecord:
     module = registry.load("formats", format_name)
     path = root / f"train-{number:06d}.{module.EXTENSION}"
     writer = module.Writer(path, fields, one_size=False)
@@ -134,9 +131,8 @@ def _write_shard(
         columns.add_batch(batch)
     arrays = columns.arrays(writer.close())
     record = record_of(path, sum(map(len, batches)), len(batches))
-    index = root / index_name(path.name)
-    index.write_bytes(encode_shard_index(arrays, record))
-    return record, IndexFile(index)
+    (root / index_name(path.name)).write_bytes(encode_shard_index(arrays, record))
+    return record
 
 
 def record_of(path: Path, samples: int, batches: int) -> ShardRecord:
@@ -146,46 +142,26 @@ def record_of(path: Path, samples: int, batches: int) -> ShardRecord:
     return ShardRecord(path.name, len(data), digest, prints, samples, batches)
 
 
-def _finish(
-    root: Path,
-    format_name: str,
-    fields: Sequence[Field],
-    records: Sequence[ShardRecord],
-    indexes: Sequence[IndexFile],
+def finish_split(
+    root: Path, format_name: str, fields: Sequence[Field], records: Sequence[ShardRecord]
 ) -> Manifest:
-    return write_split(
-        root, format_name, fields, records, encode_split_index("train", fields, records, indexes)
-    )
-
-
-def write_split(
-    root: Path,
-    format_name: str,
-    fields: Sequence[Field],
-    records: Sequence[ShardRecord],
-    index: bytes,
-) -> Manifest:
-    """Write the split's index and the manifest."""
-    (root / "train.index").write_bytes(index)
-    split = SplitRecord(
-        samples=sum(record.samples for record in records),
-        batches=sum(record.batches for record in records),
-        index="train.index",
-        index_bytes=len(index),
-        index_sha256=hashlib.sha256(index).hexdigest(),
-        shards=tuple(records),
-    )
-    manifest = Manifest(
+    """Write the split's index and all else that a pack has beside its shards."""
+    samples = sum(record.samples for record in records)
+    draft = Manifest(
         name="drawn",
         format=format_name,
         batch_size=4,
         fields=tuple(fields),
         classes=CLASSES,
         display_names=CLASSES,
-        splits={"train": split},
+        splits={"train": SplitRecord.of_shards("train", records)},
+        counts={"planned": samples, "packed": samples, "skipped": 0},
     )
-    (root / "manifest.json").write_bytes(manifest.to_json())
-    return manifest
+    return write_beside(root, draft, b"", lambda name, data: write(root / name, data))
+
+
+def write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
 
 
 @pytest.fixture
@@ -218,11 +194,10 @@ def fake_pack(tmp_path: Path) -> Callable[[int, int], Path]:
             "path_offset": ends,
             "path_bytes": np.full(samples, ord("p"), "u1"),
         }
-        index = tmp_path / "fake.index"
-        index.write_bytes(encode_shard_index(arrays, record))
+        (root / "train-000000.index").write_bytes(encode_shard_index(arrays, record))
         fields = [Field("image", "image", "jpg", "jpeg"), Field("label", "label", "cls")]
-        joined = encode_split_index("train", fields, [record], [IndexFile(index)])
-        write_split(root, "tar", fields, [record], joined)
+        # No shard of tar has all samples at one place; others have no companions.
+        finish_split(root, "lmdb", fields, [record])
         return root
 
     return build

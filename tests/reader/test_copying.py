@@ -99,16 +99,6 @@ def test_damage_is_never_copied(
     assert names(folders[1]) == {"0"}
 
 
-def test_a_check_may_refuse(folders: tuple[Path, Path, Path]) -> None:
-    def refuse(copy: Path) -> None:
-        raise DamageError(f"{copy.read_bytes()!r} is no good")
-
-    [copy] = copies_of(folders, [3])
-    with pytest.raises(DamageError, match="no good"):
-        copy_files([FileCopy(copy.source, copy.target, 3, check=refuse)], folders[2], 1, print)
-    assert names(folders[1]) == set()
-
-
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
 def test_a_failing_source_is_named(folders: tuple[Path, Path, Path], number: int) -> None:
     [copy] = copies_of(folders, [10])

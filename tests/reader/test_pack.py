@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from packer.errors import DamageError, SourceError, UsageError
-from packer.manifest import Manifest
+from packer.manifest import Manifest, seal
 from packer.reader.pack import Pack
+from packer.writer import PackWriter
 
 SHARDS = [[4, 4], [3], [4]]
 
@@ -24,7 +25,8 @@ def edit_manifest(root: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path = root / "manifest.json"
     value = json.loads(path.read_bytes())
     change(value)
-    path.write_text(json.dumps(value))
+    del value["sha256"]
+    path.write_bytes(seal(value))
 
 
 def test_knows_what_is_where(build_pack: Any, format_name: str) -> None:
@@ -47,6 +49,7 @@ counted = []
 sys.addaudithook(lambda event, args: counted.append((event, str(args[0]))) if event in (
     "open", "os.open", "os.scandir", "os.listdir") else None)
 from packer.reader.pack import Pack
+from packer.writer import PackWriter
 counted.clear()
 pack = Pack(sys.argv[1])
 found = list(counted)
@@ -165,11 +168,38 @@ def test_counts_that_differ_from_the_manifest_are_refused(build_pack: Any) -> No
     built = build_pack(SHARDS)
 
     def change(value: dict[str, Any]) -> None:
-        value["splits"]["train"]["samples"] += 1
+        value["splits"]["train"]["shards"][0]["samples"] += 1
+        value["splits"]["train"]["shards"][1]["samples"] -= 1
 
     edit_manifest(built.root, change)
     with pytest.raises(DamageError, match="does not describe"):
         Pack(built.root)
+
+
+def test_labels_beyond_the_classes_are_refused(build_pack: Any) -> None:
+    built = build_pack(SHARDS)
+
+    def change(value: dict[str, Any]) -> None:
+        for name in ("classes", "display_names"):
+            value[name] = value[name][:4]
+
+    edit_manifest(built.root, change)
+    with pytest.raises(DamageError, match=r"train\.index: label 4 is none of 4 classes"):
+        Pack(built.root)
+
+
+def test_an_index_of_a_pack_with_the_same_shards_is_refused(tmp_path: Path) -> None:
+    """Paths are in no tar shard: the index says which pack it belongs to."""
+    for name, prefix in (("one", "a"), ("other", "b")):
+        with PackWriter(tmp_path / name, classes=["x"]) as writer:
+            for number in range(3):
+                pixels = np.full((8, 8, 3), number, np.uint8)
+                writer.write(image=pixels, label=0, key=f"{prefix}{number}.jpg")
+    shards = [(tmp_path / name / "train-000000.tar").read_bytes() for name in ("one", "other")]
+    assert shards[0] == shards[1]
+    shutil.copy(tmp_path / "other" / "train.index", tmp_path / "one" / "train.index")
+    with pytest.raises(DamageError, match=r"train\.index: does not describe the shards"):
+        Pack(tmp_path / "one")
 
 
 def test_touching_changes_nothing(build_pack: Any) -> None:

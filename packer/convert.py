@@ -6,17 +6,18 @@ import dataclasses
 import os
 import uuid
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from packer import formats
 from packer.errors import OutputError, UsageError
-from packer.fsio import is_own_temp, list_folder, make_folder, remove_if_there
+from packer.fsio import list_folder, make_folder, remove_if_there
 from packer.imaging import libraries
 from packer.input import Input, open_input
 from packer.manifest import Manifest, read_manifest
 from packer.merge import merge_when_complete, read_states
+from packer.naming import is_own_temp
 from packer.options import ConvertOptions
 from packer.packing.agreement import Agreement
 from packer.packing.batch import BatchResult, cut, describe_batch, make_batch
@@ -115,7 +116,14 @@ def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertR
     """Make what is missing; None if another run completed the pack meanwhile."""
     part, parts = job.options.part or (None, 0)
     make_folder(out / WORK_FOLDER)
-    with Lock(out / WORK_FOLDER, part, job_name, note=reporter.note) as lock:
+    with ExitStack() as held:
+        lock = Lock(out / WORK_FOLDER, part, job_name, note=reporter.note)
+        try:
+            held.enter_context(lock)
+        except OutputError:
+            if is_complete(out):  # another run completed it, and removed the folder just now
+                return None
+            raise
         if is_complete(out):
             return None
         try:

@@ -15,7 +15,8 @@ import click
 
 from packer import __version__, registry
 from packer.cli._reporter import Running, StderrReporter
-from packer.errors import EXIT_BROKEN_PIPE, INTERRUPTS, Interrupted, PackerError, suggestion
+from packer.deferral import heeded_signals
+from packer.errors import EXIT_BROKEN_PIPE, Interrupted, PackerError, suggestion
 
 
 class _PipeClosed(Exception):
@@ -67,7 +68,7 @@ def packer(ctx: click.Context, show_version: bool, verbose: bool) -> None:
 def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code."""
     _open_closed_streams()
-    for number in INTERRUPTS:
+    for number in heeded_signals():
         signal.signal(number, _interrupt)
     # Our parallel part is worker processes: they start by a fork, in a tenth of the time, while
     # this process has one thread, and numpy's linear algebra, which we do not use, starts more.
@@ -117,7 +118,7 @@ def _wrong_usage(error: click.ClickException, running: Running) -> tuple[int, Pa
 
 def _finish(running: Running, code: int, error: PackerError | None) -> None:
     """Say the last words. Whoever wants to stop packer now ends it as any other process."""
-    for number in INTERRUPTS:
+    for number in heeded_signals():
         signal.signal(number, signal.SIG_DFL)
     try:
         (running.reporter or StderrReporter(quiet=False)).finish(code, error)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from packer import formats
 from packer.errors import OutputError, UsageError
-from packer.fsio import list_folder, make_folder, remove_if_there
+from packer.fsio import list_folder, make_folder, real_path, remove_if_there
 from packer.imaging import libraries
 from packer.input import Input, open_input
 from packer.manifest import Manifest, read_manifest
@@ -49,7 +49,7 @@ class ConvertResult:
     """What a conversion made.
 
     Attributes:
-        out: The pack's folder, absolute.
+        out: The pack's folder, absolute; links in it are not followed.
         manifest: Of the pack; None when parts are still to be made or to be joined.
         was_complete: The pack was there already; nothing was written.
         moved: Where --force moved the earlier pack to.
@@ -79,9 +79,10 @@ def convert_dataset(
 
     Args:
         source: A recipe's name, a folder, an archive, or what `packer.input.open_input` opened.
-        out: The pack's folder.
+        out: The pack's folder, or a link to where it is to be.
         options: What to make; the defaults keep sizes and write tar shards of JPEGs.
-        force: Move an earlier pack (or an unfinished one) at `out` away to `out`.old-<uuid>.
+        force: Move an earlier pack (or an unfinished one) at `out` away to `out`.old-<uuid>; where
+            `out` is a link, beside the folder where it leads.
         reporter: Hears what is going on.
         job_name: What a batch system calls this run, for others who want the same folder.
 
@@ -301,7 +302,10 @@ def _require_empty_or_ours(out: Path) -> None:
 
 
 def _move_away(out: Path, reporter: Reporter) -> Path | None:
-    """Move an earlier pack aside; delete nothing."""
+    """Move an earlier pack aside; delete nothing. Where OUT is a link, that is the folder where it
+    leads: the new pack is made there, too.
+    """
+    out = real_path(out)
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
     if not is_complete(out) and not (out / WORK_FOLDER / PLAN_NAME).exists():

@@ -45,7 +45,7 @@ def output_error(path: Path, error: OSError) -> OutputError:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents.
+    """Make a folder and its parents. A link to a folder that is not there leads to a new one.
 
     Raises:
         OutputError: It cannot be made, or a file of that name is in the way.
@@ -53,9 +53,24 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise OutputError(f"{path}: a file is in the way of this folder") from error
+        real = real_path(path)
+        if real == path:
+            raise OutputError(f"{path}: a file is in the way of this folder") from error
+        make_folder(real)
     except OSError as error:
         raise output_error(path, error) from error
+
+
+def real_path(path: Path) -> Path:
+    """Where a path leads once all symbolic links are followed.
+
+    Raises:
+        OutputError: Links lead in a circle.
+    """
+    real = Path(os.path.realpath(path))
+    if real.is_symlink():
+        raise output_error(path, OSError(errno.ELOOP, os.strerror(errno.ELOOP)))
+    return real
 
 
 def list_folder(folder: Path) -> list[os.DirEntry[str]]:

@@ -184,7 +184,8 @@ def _here(
     """Make shards on this machine: batches by all cores, one shard after the other."""
     tasks = (task for shard in todo for task in job.tasks(shard))
     slots = sum(shard.slots for shard in todo)
-    with Pool(make_batch, job.options.backend, job.options.jobs, describe_batch) as pool:
+    options, warn = job.options, tally.reporter.warn
+    with Pool(make_batch, options.backend, options.jobs, describe_batch, warn) as pool:
         results = _guarded(pool.run(cut(tasks, slots, pool.size)), lock)
         for shard in todo:
             lock.confirm()

@@ -102,11 +102,27 @@ def _outcome(arguments: list[str], running: Running) -> tuple[int, PackerError |
         # Not an error, and nothing to say (`packer ls PACK | head`).
         _silence(sys.stdout)
         return EXIT_BROKEN_PIPE, None
-    except OSError as error:  # that no library code expected: stdout or stderr cannot be written
-        _silence(sys.stdout)
-        where = f"{error.filename}: " if error.filename else ""
-        return PackerError.exit_code, PackerError(f"{where}{error.strerror or error}")
+    except (OSError, MemoryError, ImportError, RuntimeError) as error:
+        return PackerError.exit_code, _unforeseen(error)
     return 0, None
+
+
+def _unforeseen(error: Exception) -> PackerError:
+    """What to say of an error that no library code foresaw: stdout or stderr cannot be written, or
+    the system refuses memory or threads. Any other one is raised again.
+    """
+    from packer.packing.limits import is_memory_refusal, is_thread_refusal, why_refused
+
+    if is_memory_refusal(error):
+        hint = "allow more memory, or use fewer --jobs or a smaller --batch-size"
+        return PackerError(why_refused(error), hint)
+    if is_thread_refusal(error):
+        return PackerError(why_refused(error), "raise the limit, or end other processes")
+    if not isinstance(error, OSError):
+        raise error
+    _silence(sys.stdout)
+    where = f"{error.filename}: " if error.filename else ""
+    return PackerError(f"{where}{error.strerror or error}")
 
 
 def _wrong_usage(error: click.ClickException, running: Running) -> tuple[int, PackerError | None]:

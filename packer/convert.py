@@ -6,17 +6,18 @@ import dataclasses
 import os
 import uuid
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from packer import formats
 from packer.errors import OutputError, UsageError
-from packer.fsio import list_folder, make_folder, remove_if_there
+from packer.fsio import list_folder, make_folder, real_path, remove_if_there
 from packer.imaging import libraries
 from packer.input import Input, open_input
 from packer.manifest import Manifest, read_manifest
 from packer.merge import merge_when_complete, read_states
+from packer.naming import is_own_temp
 from packer.options import ConvertOptions
 from packer.packing.agreement import Agreement
 from packer.packing.batch import BatchResult, cut, describe_batch, make_batch
@@ -50,7 +51,7 @@ class ConvertResult:
     """What a conversion made.
 
     Attributes:
-        out: The pack's folder, absolute.
+        out: The pack's folder, absolute; links in it are not followed.
         manifest: Of the pack; None when parts are still to be made or to be joined.
         was_complete: The pack was there already; nothing was written.
         moved: Where --force moved the earlier pack to.
@@ -83,9 +84,10 @@ def convert_dataset(
 
     Args:
         source: A recipe's name, a folder, an archive, or what `packer.input.open_input` opened.
-        out: The pack's folder.
+        out: The pack's folder, or a link to where it is to be.
         options: What to make; the defaults keep sizes and write tar shards of JPEGs.
-        force: Move an earlier pack (or an unfinished one) at `out` away to `out`.old-<uuid>.
+        force: Move an earlier pack (or an unfinished one) at `out` away to `out`.old-<uuid>; where
+            `out` is a link, beside the folder where it leads.
         reporter: Hears what is going on.
         job_name: What a batch system calls this run, for others who want the same folder.
 
@@ -122,7 +124,14 @@ def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertR
     # Before anything is written: once the files are there, the same command then works.
     judge_skips(job.missing(), job.planned, job.max_skipped)
     make_folder(out / WORK_FOLDER)
-    with Lock(out / WORK_FOLDER, part, job_name, note=reporter.note) as lock:
+    with ExitStack() as held:
+        lock = Lock(out / WORK_FOLDER, part, job_name, note=reporter.note)
+        try:
+            held.enter_context(lock)
+        except OutputError:
+            if is_complete(out):  # another run completed it, and removed the folder just now
+                return None
+            raise
         if is_complete(out):
             return None
         try:
@@ -182,7 +191,8 @@ def _here(
     """Make shards on this machine: batches by all cores, one shard after the other."""
     tasks = (task for shard in todo for task in job.tasks(shard))
     slots = sum(shard.slots for shard in todo)
-    with Pool(make_batch, job.options.backend, job.options.jobs, describe_batch) as pool:
+    options, warn = job.options, tally.reporter.warn
+    with Pool(make_batch, options.backend, options.jobs, describe_batch, warn) as pool:
         results = _guarded(pool.run(cut(tasks, slots, pool.size)), lock)
         for shard in todo:
             lock.confirm()
@@ -300,7 +310,10 @@ def _require_empty_or_ours(out: Path) -> None:
 
 
 def _move_away(out: Path, reporter: Reporter) -> Path | None:
-    """Move an earlier pack aside; delete nothing."""
+    """Move an earlier pack aside; delete nothing. Where OUT is a link, that is the folder where it
+    leads: the new pack is made there, too.
+    """
+    out = real_path(out)
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
     if not is_complete(out) and not (out / WORK_FOLDER / PLAN_NAME).exists():

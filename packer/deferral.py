@@ -4,6 +4,9 @@ Python runs a signal's handler between any two instructions of the main thread, 
 raised there, inside the locks of a process pool or between a file and its name, can hang or leave
 things half done. While a `Deferral` is entered, SIGINT and SIGTERM are only remembered; `check`
 hands them to whoever handled them before. A second signal ends the process at once.
+
+A signal that the process was started to ignore stays ignored: `nohup`, `trap '' TERM`, or a job in
+the background of a script, for which shells ignore SIGINT.
 """
 
 from __future__ import annotations
@@ -16,6 +19,13 @@ from typing import Any
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+def heeded_signals() -> tuple[signal.Signals, ...]:
+    """Those of `SIGNALS` that are neither ignored nor handled by code outside of Python."""
+    return tuple(
+        number for number in SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)
+    )
+
+
 class Deferral:
     """A context manager; does nothing outside the main thread, where signals do not arrive."""
 
@@ -25,7 +35,7 @@ class Deferral:
 
     def __enter__(self) -> Deferral:
         if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
+            for number in heeded_signals():
                 self._before[number] = signal.signal(number, self._remember)
         return self
 

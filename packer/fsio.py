@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
-import itertools
 import os
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 from packer.errors import OutputError
+from packer.naming import give_name, move, temp_path
 
 #: Bytes per read when a whole file is hashed or compared: large enough for one round trip of an
 #: NFS client's read-ahead, small enough to stay in the processor's cache.
 READ_BYTES = 1 << 20
-#: link() is refused with one of these where the file system has no hard links (exFAT, some FUSE).
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _HINTS = {
     errno.ENOSPC: "free some space and run the same command again",
     errno.EDQUOT: "your quota is used up: free some space and run the same command again",
@@ -49,7 +45,7 @@ def output_error(path: Path, error: OSError) -> OutputError:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents.
+    """Make a folder and its parents. A link to a folder that is not there leads to a new one.
 
     Raises:
         OutputError: It cannot be made, or a file of that name is in the way.
@@ -57,9 +53,24 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise OutputError(f"{path}: a file is in the way of this folder") from error
+        real = real_path(path)
+        if real == path:
+            raise OutputError(f"{path}: a file is in the way of this folder") from error
+        make_folder(real)
     except OSError as error:
         raise output_error(path, error) from error
+
+
+def real_path(path: Path) -> Path:
+    """Where a path leads once all symbolic links are followed.
+
+    Raises:
+        OutputError: Links lead in a circle.
+    """
+    real = Path(os.path.realpath(path))
+    if real.is_symlink():
+        raise output_error(path, OSError(errno.ELOOP, os.strerror(errno.ELOOP)))
+    return real
 
 
 def list_folder(folder: Path) -> list[os.DirEntry[str]]:
@@ -81,29 +92,6 @@ def list_folder(folder: Path) -> list[os.DirEntry[str]]:
             if last or error.errno != errno.ESTALE:
                 raise output_error(folder, error) from error
     raise AssertionError("returned or raised before")
-
-
-def temp_path(folder: Path, name: str) -> Path:
-    """A name in `folder` that nobody else uses, on any host."""
-    return folder / f"{name}.{_process_id()}-{next(_temp_numbers)}.tmp"
-
-
-def is_own_temp(path: Path) -> bool:
-    """Whether `temp_path` gave this name in this process."""
-    return path.suffix == ".tmp" and f".{_process_id()}-" in path.name
-
-
-def _process_id() -> str:
-    """Unique for this process over all hosts and times; a forked child has its own."""
-    return _unique_id(os.getpid())
-
-
-@functools.cache
-def _unique_id(pid: int) -> str:
-    return uuid.uuid4().hex
-
-
-_temp_numbers = itertools.count()
 
 
 def write_temp(folder: Path, name: str, data: bytes) -> Path:
@@ -128,24 +116,14 @@ def publish(temp: Path, final: Path) -> bool:
     """Give a synced temp file its final name, unless that name is taken.
 
     Returns:
-        Whether it got the name; if not, the temp file is still there.
+        Whether it got the name; if not, what is left of the temp file is the caller's.
 
     Raises:
         OutputError: The file system refused.
     """
     with output_errors(final):
-        try:
-            os.link(temp, final)
-        except FileExistsError:
-            # A retransmitted NFS call can find its own success.
-            if not _is_same(final, temp):
-                return False
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            if final.exists():
-                return False
-            temp.rename(final)
+        if not give_name(temp, final):
+            return False
         remove_if_there(temp)
         sync_folder(final.parent)
     return True
@@ -166,17 +144,10 @@ def publish_over(folder: Path, final: Path, data: bytes) -> None:
             return
         temp = write_temp(folder, final.name, data)
         try:
-            temp.replace(final)
+            move(temp, final)
         finally:
             remove_if_there(temp)
         sync_folder(final.parent)
-
-
-def _is_same(final: Path, temp: Path) -> bool:
-    try:
-        return final.samefile(temp)
-    except FileNotFoundError:  # a lock that was released in this moment
-        return False
 
 
 def publish_new(folder: Path, final: Path, data: bytes) -> bool:

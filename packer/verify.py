@@ -82,7 +82,7 @@ def verify_pack(
         shards=sum(len(split.shards) for split in manifest.splits.values()),
     )
     refused = _open_splits(folder, manifest)
-    differing = _compare_files(folder, manifest, options, result)
+    differing = _compare_files(folder, manifest, options, result, reporter)
     reporter.detail(f"{len(manifest.all_files())} files compared, {len(differing)} differ")
     for name, message in refused.items():
         split = manifest.splits[name]
@@ -94,7 +94,7 @@ def verify_pack(
         if wanted:
             _read_samples(folder, name, wanted, options, result, reporter)
     if options.against is not None and not result.damage:
-        pool = Pool(make_batch, options.backend, options.jobs, describe_batch)
+        pool = Pool(make_batch, options.backend, options.jobs, describe_batch, reporter.warn)
         result.against = compare_source(folder, manifest, options.against, pool, reporter)
     return result
 
@@ -120,7 +120,11 @@ class _File:
 
 
 def _compare_files(
-    folder: Path, manifest: Manifest, options: VerifyOptions, result: VerifyResult
+    folder: Path,
+    manifest: Manifest,
+    options: VerifyOptions,
+    result: VerifyResult,
+    reporter: Reporter,
 ) -> set[str]:
     """Names of the files that differ."""
     differing = set()
@@ -128,7 +132,7 @@ def _compare_files(
         _File(folder / name, record.size, record.sha256)
         for name, record in manifest.all_files().items()
     ]
-    with Pool(_compare_file, options.backend, options.jobs, _name_file) as pool:
+    with Pool(_compare_file, options.backend, options.jobs, _name_file, reporter.warn) as pool:
         for file, difference in zip(files, pool.run(files), strict=True):
             if difference:
                 differing.add(file.path.name)
@@ -197,7 +201,7 @@ def _read_samples(
     tasks = [_ReadTask(payloads, batch, options.decode) for batch in batches]
     total = int(index["batch_count"][batches].sum())
     done = 0
-    with Pool(_read_batch, options.backend, options.jobs, _name_batch) as pool:
+    with Pool(_read_batch, options.backend, options.jobs, _name_batch, reporter.warn) as pool:
         for batch, damage in zip(batches, pool.run(tasks), strict=True):
             done += int(index["batch_count"][batch])
             result.decoded += int(index["batch_count"][batch])

@@ -31,6 +31,18 @@ def test_an_exception_on_its_way_is_not_replaced() -> None:
         raise RuntimeError("first")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_ignored_signal_stays_ignored(number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        with Deferral() as signals:
+            os.kill(os.getpid(), number)
+            signals.check()
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+
+
 def test_without_a_signal_nothing_happens() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with Deferral() as signals:

@@ -15,7 +15,8 @@ import click
 
 from packer import __version__, registry
 from packer.cli._reporter import Running, StderrReporter
-from packer.errors import EXIT_BROKEN_PIPE, INTERRUPTS, Interrupted, PackerError, suggestion
+from packer.deferral import heeded_signals
+from packer.errors import EXIT_BROKEN_PIPE, Interrupted, PackerError, suggestion
 
 
 class _PipeClosed(Exception):
@@ -67,7 +68,7 @@ def packer(ctx: click.Context, show_version: bool, verbose: bool) -> None:
 def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code."""
     _open_closed_streams()
-    for number in INTERRUPTS:
+    for number in heeded_signals():
         signal.signal(number, _interrupt)
     # Our parallel part is worker processes: they start by a fork, in a tenth of the time, while
     # this process has one thread, and numpy's linear algebra, which we do not use, starts more.
@@ -101,11 +102,27 @@ def _outcome(arguments: list[str], running: Running) -> tuple[int, PackerError |
         # Not an error, and nothing to say (`packer ls PACK | head`).
         _silence(sys.stdout)
         return EXIT_BROKEN_PIPE, None
-    except OSError as error:  # that no library code expected: stdout or stderr cannot be written
-        _silence(sys.stdout)
-        where = f"{error.filename}: " if error.filename else ""
-        return PackerError.exit_code, PackerError(f"{where}{error.strerror or error}")
+    except (OSError, MemoryError, ImportError, RuntimeError) as error:
+        return PackerError.exit_code, _unforeseen(error)
     return 0, None
+
+
+def _unforeseen(error: Exception) -> PackerError:
+    """What to say of an error that no library code foresaw: stdout or stderr cannot be written, or
+    the system refuses memory or threads. Any other one is raised again.
+    """
+    from packer.packing.limits import is_memory_refusal, is_thread_refusal, why_refused
+
+    if is_memory_refusal(error):
+        hint = "allow more memory, or use fewer --jobs or a smaller --batch-size"
+        return PackerError(why_refused(error), hint)
+    if is_thread_refusal(error):
+        return PackerError(why_refused(error), "raise the limit, or end other processes")
+    if not isinstance(error, OSError):
+        raise error
+    _silence(sys.stdout)
+    where = f"{error.filename}: " if error.filename else ""
+    return PackerError(f"{where}{error.strerror or error}")
 
 
 def _wrong_usage(error: click.ClickException, running: Running) -> tuple[int, PackerError | None]:
@@ -117,7 +134,7 @@ def _wrong_usage(error: click.ClickException, running: Running) -> tuple[int, Pa
 
 def _finish(running: Running, code: int, error: PackerError | None) -> None:
     """Say the last words. Whoever wants to stop packer now ends it as any other process."""
-    for number in INTERRUPTS:
+    for number in heeded_signals():
         signal.signal(number, signal.SIG_DFL)
     try:
         (running.reporter or StderrReporter(quiet=False)).finish(code, error)

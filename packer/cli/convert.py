@@ -183,7 +183,8 @@ def _run_options(function: F) -> F:
             click.option(
                 "--force",
                 is_flag=True,
-                help="Move an earlier pack away to OUT.old-…; deletes nothing.",
+                help="Move an earlier pack away to OUT.old-…, beside the folder where a link leads;"
+                " deletes nothing.",
             ),
         )
     ):

@@ -11,6 +11,11 @@ import numpy as np
 from packer.errors import ImageError, MissingDependency
 from packer.types import Array, Pixels
 
+#: Longest side in pixels that every format can store: WebP's, the shortest of all.
+_ANY_FORMAT_SIDE = 16383
+#: From OpenCV's core/utils/logger.defines.hpp.
+_LOG_LEVEL_SILENT = 0
+
 
 @cache
 def load_cv2() -> ModuleType:
@@ -18,17 +23,29 @@ def load_cv2() -> ModuleType:
 
     Raises:
         MissingDependency: No OpenCV is installed, or it cannot be loaded.
+        ImportError: There is not enough memory to load it.
     """
     try:
         import cv2
     except ImportError as error:
+        if "failed to map segment" in str(error):  # it is installed, but memory is missing
+            raise
         raise MissingDependency(
             f"OpenCV cannot be imported: {error}", "pip install opencv-python-headless"
         ) from None
-    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    _silence(cv2)
     if _one_thread:
         _stop_threads(cv2)
     return cv2
+
+
+def _silence(cv2: ModuleType) -> None:
+    """Switch OpenCV's log off: by one function before 4.13, by another one from 4.13 on."""
+    logging = getattr(getattr(cv2, "utils", None), "logging", None)
+    if logging is not None:
+        logging.setLogLevel(logging.LOG_LEVEL_SILENT)
+    elif hasattr(cv2, "setLogLevel"):
+        cv2.setLogLevel(_LOG_LEVEL_SILENT)
 
 
 def keep_to_one_thread() -> None:
@@ -56,13 +73,14 @@ def decode_unchanged(data: bytes | memoryview) -> Array:
 
     Raises:
         ImageError: undecodable.
+        MemoryError: As it says.
     """
     cv2 = load_cv2()
     flags = cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
     found = _imdecode(data, flags)
     if found.ndim == 3:
         code = cv2.COLOR_BGR2RGB if found.shape[2] == 3 else cv2.COLOR_BGRA2RGBA
-        found = cv2.cvtColor(found, code)
+        found = _with_channels(found, code)
     return found
 
 
@@ -74,26 +92,46 @@ def decode_rgb(data: bytes | memoryview) -> Pixels:
     """
     cv2 = load_cv2()
     found = _imdecode(data, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
-    pixels: Pixels = cv2.cvtColor(found, cv2.COLOR_BGR2RGB, dst=found)
-    return pixels
+    return _with_channels(found, cv2.COLOR_BGR2RGB, found)
 
 
 def encode(extension: str, pixels: Pixels, parameters: list[int]) -> bytes:
     """Encode RGB pixels by OpenCV as what the extension (with its dot) names.
 
     Raises:
-        ImageError: bad-size (the only way in which encoding pixels that exist can fail).
+        ImageError: bad-size.
+        MemoryError: The only other way in which encoding pixels that exist can fail.
     """
     cv2 = load_cv2()
-    bgr = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
+    bgr = _with_channels(pixels, cv2.COLOR_RGB2BGR)
     try:
         done, payload = cv2.imencode(extension, bgr, parameters)
-    except cv2.error:
+    except cv2.error as error:
+        _require_memory(error)
         done = False
     if not done:
         height, width = pixels.shape[:2]
+        if max(height, width) <= _ANY_FORMAT_SIDE:
+            raise MemoryError(f"{width} x {height} pixels cannot be encoded as {extension}")
         raise ImageError("bad-size", f"{width} x {height} pixels cannot be stored as {extension}")
     return bytes(payload)
+
+
+def _with_channels(pixels: Array, code: int, target: Array | None = None) -> Array:
+    """Other channels, or the same in another order; into `target`, which may be `pixels`."""
+    cv2 = load_cv2()
+    try:
+        found: Array = cv2.cvtColor(pixels, code, dst=target)
+    except cv2.error as error:
+        _require_memory(error)
+        raise
+    return found
+
+
+def _require_memory(error: Exception) -> None:
+    """Raise a MemoryError if that is what OpenCV's own error says."""
+    if getattr(error, "code", 0) == load_cv2().Error.StsNoMem:
+        raise MemoryError(str(error)) from None
 
 
 def _imdecode(data: bytes | memoryview, flags: int) -> Array:
@@ -101,6 +139,7 @@ def _imdecode(data: bytes | memoryview, flags: int) -> Array:
     try:
         found: Array | None = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error as error:
+        _require_memory(error)
         raise ImageError("undecodable", f"OpenCV: {error.err}") from None
     if found is None:
         raise ImageError("undecodable", "OpenCV cannot decode it")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from packer.errors import ImageError, PackerError
+from packer.errors import ImageError, PackerError, WorkerError
 from packer.options import ImageOptions
 from packer.packing.readahead import read_ahead
 from packer.sources import Source
@@ -80,6 +80,7 @@ def make_batch(task: BatchTask) -> BatchResult:
 
     Raises:
         PackerError: A picture cannot be stored, and `task.fail` is set; the message names it.
+        WorkerError: The memory does not suffice for a picture; the message names it.
     """
     result = BatchResult(ends=task.ends)
     there = [slot.path for slot in task.slots if not slot.missing]
@@ -93,6 +94,11 @@ def make_batch(task: BatchTask) -> BatchResult:
                 picture = transcode(
                     data, task.images, posixpath.splitext(display_path(slot.path))[1]
                 )
+            except MemoryError as error:
+                raise WorkerError(
+                    f"{display_path(slot.path)}: not enough memory for this picture",
+                    "allow more memory (ulimit -v), or use fewer --jobs; then run it again",
+                ) from error
             except ImageError as error:
                 if task.fail:
                     raise PackerError(f"{display_path(slot.path)}: {error.message}") from error

@@ -9,6 +9,7 @@ docs/decisions/0014-locks.md tells why it is made so.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -69,6 +70,8 @@ class Lock:
     note: Callable[[str], None] = field(default=lambda text: None)
     _mine: bytes = field(default=b"", init=False)
     _lost: str = field(default="", init=False)
+    _renewed: float = field(default=0.0, init=False)  # by time.monotonic()
+    _is_kept_alive: bool = field(default=False, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
     _done: threading.Event = field(default_factory=threading.Event, init=False)
 
@@ -99,14 +102,17 @@ class Lock:
 
     def keep_alive(self) -> None:
         """Renew the lock from now on, in a thread. Workers are forked only by a process of one
-        thread, so this is called when they are there; a second call does nothing.
+        thread, so this is called when they are there; a second call does nothing. Where no thread
+        can be had, `check` renews the lock.
         """
-        if self._thread is None:
-            self._renew()
-            self._thread = threading.Thread(
-                target=self._keep_renewing, name="packer-lock", daemon=True
-            )
-            self._thread.start()
+        if self._is_kept_alive:
+            return
+        self._is_kept_alive = True
+        self._renew()
+        thread = threading.Thread(target=self._keep_renewing, name="packer-lock", daemon=True)
+        with contextlib.suppress(RuntimeError):  # at the limit of threads
+            thread.start()
+            self._thread = thread
 
     def check(self) -> None:
         """Stop a run whose lock is known to be gone.
@@ -114,6 +120,9 @@ class Lock:
         Raises:
             InUse: It is; the message says who has it.
         """
+        overdue = time.monotonic() - self._renewed >= self.timing.renew
+        if self._is_kept_alive and self._thread is None and overdue:
+            self._renew()
         if self._lost:
             raise InUse(
                 f"{self.folder.parent}: {self._lost}",
@@ -138,6 +147,7 @@ class Lock:
             self._renew()
 
     def _renew(self) -> None:
+        self._renewed = time.monotonic()
         try:
             with self._path.open("rb") as file:
                 content = file.read()

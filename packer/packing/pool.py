@@ -7,12 +7,19 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
 from packer.deferral import Deferral
 from packer.errors import WorkerError
-from packer.packing.workers import ProcessWorkers, ThreadWorkers, Workers, usable_cores
+from packer.imaging.opencv import keep_to_one_thread
+from packer.packing.workers import (
+    NoWorkers,
+    ProcessWorkers,
+    ThreadWorkers,
+    Workers,
+    usable_cores,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -24,6 +31,11 @@ _AHEAD = 3
 _LOOK_SECONDS = 0.1
 #: How often in a row a worker may die on the same task before we give up.
 _ATTEMPTS = 3
+#: What takes the place of workers that the system refuses, and what we call it.
+_INSTEAD = {
+    "loky": ("threading", "the work is done in threads of this process"),
+    "threading": ("sequential", "the work is done by this thread alone"),
+}
 
 
 @dataclass
@@ -45,12 +57,15 @@ class Pool(Generic[T, R]):
         backend: loky, threading or sequential.
         jobs: Number of workers; None = the cores this process may use.
         describe: A few words on a task, for the error that names it.
+        warn: Called with a line if the system refuses workers of this kind; threads take their
+            place then, or this thread alone.
     """
 
     function: Callable[[T], R]
     backend: str
     jobs: int | None
     describe: Callable[[T], str]
+    warn: Callable[[str], None] = field(default=lambda text: None)
     _workers: Workers | None = field(default=None, init=False)
     _signals: Deferral = field(default_factory=Deferral, init=False)
 
@@ -79,16 +94,10 @@ class Pool(Generic[T, R]):
             WorkerError: Workers died on the same task again and again.
             MissingDependency: Several workers need joblib, which is not installed.
         """
-        jobs = self.size
-        if jobs == 1:
-            for only in tasks:
-                yield self.function(only)
-                self._signals.check()
-            return
         source = iter(tasks)
         waiting: deque[_Handed[T]] = deque()
         deaths = 0
-        while True:
+        while (jobs := self._count()) > 1:
             while len(waiting) < jobs * _AHEAD and (task := next(source, None)) is not None:
                 waiting.append(_Handed(task))
             if not waiting:
@@ -97,18 +106,42 @@ class Pool(Generic[T, R]):
                 # After a second death one task at a time, so that the deadly one is known.
                 self._submit(islice(waiting, 1 if deaths > 1 else None), jobs)
                 result = self._result(waiting[0])
+            except NoWorkers as refusal:
+                self._take_back(waiting)
+                self._do_without(refusal)
+                continue
             except BrokenProcessPool as error:
                 deaths += 1
                 if deaths == _ATTEMPTS:
                     raise self._gave_up(waiting[0].task) from error
-                self._stop()
-                for handed in waiting:
-                    handed.future = None
+                self._take_back(waiting)
                 continue
             deaths = 0
             waiting.popleft()
             yield result
             self._signals.check()
+        for task in chain([handed.task for handed in waiting], source):
+            yield self.function(task)
+            self._signals.check()
+
+    def _count(self) -> int:
+        """Number of workers; the cores are counted once."""
+        if self.jobs is None and self.backend != "sequential":
+            self.jobs = self.size
+        return self.size
+
+    def _take_back(self, waiting: Iterable[_Handed[T]]) -> None:
+        """End the workers; all tasks are to be handed out again."""
+        self._stop()
+        for handed in waiting:
+            handed.future = None
+
+    def _do_without(self, refusal: NoWorkers) -> None:
+        kind = "processes" if self.backend == "loky" else "threads"
+        self.backend, instead = _INSTEAD[self.backend]
+        if self.backend == "sequential":
+            keep_to_one_thread()  # OpenCV's own threads would be refused as well
+        self.warn(f"{self.jobs} worker {kind} cannot be started: {refusal}; {instead}")
 
     def _submit(self, waiting: Iterable[_Handed[T]], jobs: int) -> None:
         for handed in waiting:

@@ -71,14 +71,22 @@ def _in_threads(source: Source, paths: Sequence[bytes]) -> Iterator[Read]:
     groups = deque(paths[at : min(at + FIRST_GROUP, edge)] for at in range(0, edge, FIRST_GROUP))
     groups.extend(paths[at : at + GROUP] for at in range(edge, len(paths), GROUP))
     waiting: deque[Future[list[Read]]] = deque()
+    refused = False
     # Threads of this batch alone: 2 ms for their start, but none outlives a conversion in somebody
     # else's process, where they would forbid a fork.
     with ThreadPoolExecutor(THREADS, "packer-ahead") as threads:
         try:
             while groups or waiting:
-                while groups and len(waiting) < THREADS:
-                    waiting.append(threads.submit(_read_group, source, groups.popleft()))
-                yield from waiting.popleft().result()
+                while groups and len(waiting) < THREADS and not refused:
+                    try:
+                        waiting.append(threads.submit(_read_group, source, groups[0]))
+                        groups.popleft()
+                    except RuntimeError:  # at the limit of threads: the rest without them
+                        refused = True
+                if waiting:
+                    yield from waiting.popleft().result()
+                else:
+                    yield from _read_group(source, groups.popleft())
         finally:  # left half-way: what has not begun need not begin
             threads.shutdown(cancel_futures=True)
 

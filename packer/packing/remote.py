@@ -19,9 +19,10 @@ from pathlib import Path
 
 import packer
 from packer.errors import OutputError, PackerError, SourceError, UsageError
-from packer.fsio import output_error, output_errors, remove_if_there, temp_path
+from packer.fsio import output_error, output_errors, remove_if_there
 from packer.imaging import libraries
 from packer.imaging.opencv import keep_to_one_thread
+from packer.naming import temp_path
 from packer.packing.batch import BatchResult, BatchTask, describe_batch, make_batch
 from packer.packing.making import ShardTarget, make_shard
 from packer.packing.shard import WORK_FOLDER

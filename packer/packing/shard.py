@@ -25,8 +25,8 @@ from packer.fsio import (
     publish_over,
     remove_if_there,
     sha256_file,
-    temp_path,
 )
+from packer.naming import temp_path
 from packer.types import Field, Sample
 
 #: Folder in the output that holds everything unfinished.

@@ -20,6 +20,7 @@ from typing import Any
 from packer.columns import ShardRecord
 from packer.errors import OutputError, UsageError
 from packer.fsio import output_errors, publish_new, publish_over, remove_if_there
+from packer.naming import temps_in
 from packer.packing.agreement import Agreement, agreement_from_json
 from packer.packing.shard import WORK_FOLDER
 from packer.types import Skip
@@ -200,7 +201,7 @@ def skip_from_json(value: Mapping[str, Any]) -> Skip:
 
 
 def remove_work_folder(out: Path, keep: Sequence[str] = ()) -> None:
-    """Remove what packer made in OUT/.packer, and the folder if nothing else is in it.
+    """Remove temp files, what packer made in OUT/.packer, and the folder if nothing else is in it.
 
     Args:
         out: The pack's folder.
@@ -210,6 +211,10 @@ def remove_work_folder(out: Path, keep: Sequence[str] = ()) -> None:
     with output_errors(folder):
         # The plan last: with it, a run that finds the rest goes on; lock files after it, as who
         # is killed in between must not leave a folder that nobody guards.
+        # Beside the shards there is one only if a run was killed just when it published a file,
+        # and only where links do not lead from one folder into another.
+        for temp in temps_in(out):
+            remove_if_there(temp)
         for entry in sorted(folder.iterdir(), key=_last_needed):
             ours = entry.suffix in (".json", ".tmp") or entry.name.startswith("lock-")
             if ours and entry.name not in keep:

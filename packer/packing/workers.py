@@ -3,12 +3,15 @@
 loky is used through its executor: `Parallel(return_as="generator")` takes the whole input without
 waiting for the consumer, and loses the whole call when a worker is killed. What is added here is
 what happens when workers die: loky's own thread waits for ever for the rest of a result whose
-writer was killed half-way (joblib 1.6), so we look at the processes ourselves.
+writer was killed half-way (joblib 1.6), so we look at the processes ourselves. And what happens
+when the system refuses workers: all that loky needs is started at once, in this thread, so that a
+refusal is an error here and not a thread of loky's that is missing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import gc
 import importlib.util
@@ -18,8 +21,9 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -27,7 +31,7 @@ from typing import Any, Protocol, TypeVar
 
 from packer.deferral import SIGNALS
 from packer.errors import MissingDependency
-from packer.packing import handover
+from packer.packing import handover, limits
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,13 +43,23 @@ _PIPE_BYTES = 1 << 20
 _HALF_RESULT_SECONDS = 2.0
 #: Seconds between two looks of a worker for its parent.
 _PARENT_SECONDS = 0.5
+#: From <linux/prctl.h>: a signal for this process when the thread that made it ends.
+_PR_SET_PDEATHSIG = 1
+
+
+class NoWorkers(Exception):
+    """The system refuses workers of this kind; the text says why, for a message."""
 
 
 class Workers(Protocol):
     """Some workers."""
 
     def submit(self, function: Callable[[T], R], task: T) -> Future[Any]:
-        """Hand a task to whoever is free. What `result` gave before is over."""
+        """Hand a task to whoever is free. What `result` gave before is over.
+
+        Raises:
+            NoWorkers: A worker that starts only now cannot be had.
+        """
 
     def result(self, future: Future[Any]) -> Any:
         """What the function returned for a task that is done; valid until the next call of
@@ -66,8 +80,9 @@ class ThreadWorkers:
         self._executor = ThreadPoolExecutor(jobs)
 
     def submit(self, function: Callable[[T], R], task: T) -> Future[R]:
-        """Hand a task to whoever is free."""
-        return self._executor.submit(function, task)
+        """Hand a task to whoever is free, or to a thread that starts now."""
+        with _refusals():
+            return self._executor.submit(function, task)
 
     def result(self, future: Future[R]) -> R:
         """What the function returned."""
@@ -89,22 +104,43 @@ class ProcessWorkers:
     Args:
         jobs: Number of processes.
         tasks: Most tasks that are with them at once.
+
+    Raises:
+        NoWorkers: They cannot be had here; none is left.
     """
 
     def __init__(self, jobs: int, tasks: int) -> None:
-        require_joblib()
+        _import_joblib()
         from joblib.externals.loky import ProcessPoolExecutor
 
-        context, inherits = _context()
-        self._places = handover.make_places(tasks) if inherits else None
-        self._lent: int | None = None  # the place of the result that is in use
-        self._executor: Any = ProcessPoolExecutor(
-            jobs,
-            context=context,
-            initializer=_start_worker,
-            initargs=(os.getpid(), self._places),
-        )
+        if multiprocessing.current_process().daemon:
+            raise NoWorkers("this is a daemonic process, as in multiprocessing.Pool or Celery")
+        with _refusals():
+            context, inherits = _context()
+            self._places = handover.make_places(tasks) if inherits else None
+            self._lent: int | None = None  # the place of the result that is in use
+            self._executor: Any = ProcessPoolExecutor(
+                jobs,
+                context=context,
+                initializer=_start_worker,
+                initargs=(os.getpid(), self._places),
+            )
         _widen(self._executor._result_queue._writer.fileno())
+        try:
+            with _refusals():
+                self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self) -> None:
+        """Start the processes and loky's two threads: the processes first, as they may be forks."""
+        calls = self._executor._call_queue
+        with _blocked_signals():
+            self._executor._ensure_executor_running()
+            with calls._notempty:
+                if calls._thread is None:
+                    calls._start_thread()
 
     def submit(self, function: Callable[[T], R], task: T) -> Future[Any]:
         """Hand a task to whoever is free. What `result` gave before is over."""
@@ -132,8 +168,10 @@ class ProcessWorkers:
             self._lent = None
 
     def lost(self) -> bool:
-        """Whether a process has ended, or loky has noticed one already."""
+        """Whether a process has ended, or loky has noticed one already, or its thread has ended."""
         if self._executor._flags.broken is not None:
+            return True
+        if not self._executor._executor_manager_thread.is_alive():
             return True
         processes = list(self._executor._processes.values())
         return bool(wait([process.sentinel for process in processes], timeout=0))
@@ -144,7 +182,11 @@ class ProcessWorkers:
             with contextlib.suppress(ProcessLookupError):  # it ended by itself
                 os.kill(worker, signal.SIGKILL)
         thread = self._executor._executor_manager_thread
-        if thread is not None:
+        if thread is None or thread.ident is None:  # refused, so nobody else looks after these
+            for process in self._executor._processes.values():
+                process.join()
+            self._executor._executor_manager_thread = None
+        else:
             thread.join(_HALF_RESULT_SECONDS)
             if thread.is_alive():
                 # It waits for the rest of half a result. Ours is the last open end of that pipe.
@@ -154,8 +196,9 @@ class ProcessWorkers:
 
 def usable_cores() -> int:
     """Cores that this process may use: affinity and control groups counted."""
-    require_joblib()
-    from joblib import cpu_count
+    _import_joblib()
+    # joblib's own function says 1 where there are no semaphores.
+    from joblib.externals.loky import cpu_count
 
     return int(cpu_count())
 
@@ -171,6 +214,33 @@ def require_joblib() -> None:
             "working on several cores needs joblib, which is not installed",
             "pip install 'packer-shards[convert]', or use --jobs 1",
         )
+
+
+def _import_joblib() -> None:
+    """Import joblib, without its warning where there are no semaphores.
+
+    Raises:
+        MissingDependency: It is not installed.
+    """
+    require_joblib()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        import joblib  # noqa: F401
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """What the system refuses inside becomes a `NoWorkers`."""
+    from joblib.externals.loky.process_executor import LokyRecursionError
+
+    try:
+        yield
+    except BrokenExecutor:
+        raise  # workers were there, and died
+    except LokyRecursionError as error:
+        raise NoWorkers("this is itself a worker process of joblib") from error
+    except (OSError, RuntimeError, MemoryError, ImportError) as error:
+        raise NoWorkers(limits.why_refused(error)) from error
 
 
 def _widen(pipe: int) -> None:
@@ -215,7 +285,10 @@ def _start_worker(parent: int, places: handover.Places | None) -> None:
     # loky collects garbage every second, and a forked worker has its parent's modules to go
     # through, 20 ms each time; what is there now stays.
     gc.freeze()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    try:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    except RuntimeError:  # at the limit of threads
+        _end_with_its_maker()
 
 
 def _end_with(parent: int) -> None:
@@ -225,3 +298,9 @@ def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_PARENT_SECONDS)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _end_with_its_maker() -> None:
+    """The same without a thread, where the system can do it: Linux."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

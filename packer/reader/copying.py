@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from packer.errors import DamageError, OutputError, PackerError
-from packer.fsio import output_error, remove_if_there, temp_path
+from packer.fsio import output_error, remove_if_there
+from packer.naming import move, temp_path
 
 #: Bytes of one read: several of the largest transfers of a network file system (1 MiB on NFS), so
 #: that those are under way at once.
@@ -88,7 +89,7 @@ class _Run:
         try:
             self._write(copy, temp)
             with _writing(copy, temp):
-                temp.replace(copy.target)
+                move(temp, copy.target)
         finally:
             remove_if_there(temp)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from packer.errors import DamageError, SourceError
 from packer.fsio import remove_if_there
 from packer.manifest import read_manifest
+from packer.naming import hard_link
 from packer.reader.copying import FileCopy
 
 
@@ -66,6 +67,5 @@ class OtherCopies:
             return False
         with contextlib.suppress(OSError):  # no links here, or it has gone: it is copied
             remove_if_there(file.target)
-            os.link(path, file.target)
-            return True
+            return hard_link(path, file.target)
         return False

@@ -26,6 +26,7 @@ from packer.fsio import (
     write_temp,
 )
 from packer.manifest import NAME
+from packer.naming import move
 from packer.reader.claim import try_claim
 from packer.reader.copying import FileCopy, copy_files
 from packer.reader.excerpt import Excerpt, StageOptions, choose
@@ -183,7 +184,7 @@ class _Staging:
     def _put(self, name: str, data: bytes) -> None:
         temp = write_temp(self.work, name, data)
         with output_errors(self.target / name):
-            temp.replace(self.target / name)
+            move(temp, self.target / name)
 
 
 def _refuse_strangers(target: Path) -> None:

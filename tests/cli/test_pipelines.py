@@ -125,3 +125,28 @@ def test_a_signal_is_the_last_event(tmp_path: Path, make_tree: MakeTree) -> None
     assert (last["event"], last["exit_code"], last["message"]) == (
         "stopped", 143, "stopped by SIGTERM",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("number", "jobs"), [(signal.SIGINT, 1), (signal.SIGTERM, 2), (signal.SIGHUP, 2)]
+)
+def test_a_signal_that_was_ignored_at_the_start_stays_ignored(
+    tmp_path: Path, make_tree: MakeTree, number: signal.Signals, jobs: int
+) -> None:
+    """As under nohup, behind `trap ''`, and in the background of a script, for which shells ignore
+    SIGINT. The signal reaches the workers too, as that of a terminal does.
+    """
+    make_tree(each=30, size=200)
+    options = f"-o pack --batch-size 4 --shard-size 50kB -j{jobs}"
+    line = f"trap '' {number.name.removeprefix('SIG')}; exec {PACKER} convert photos {options}"
+    with subprocess.Popen(
+        ["bash", "-c", line], cwd=tmp_path, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        while not list(tmp_path.glob("pack/*.tar")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        os.killpg(process.pid, number)
+        out, err = process.communicate(timeout=100)
+    assert (process.returncode, out) == (0, f"{tmp_path}/pack\n"), err
+    assert "stopped" not in err

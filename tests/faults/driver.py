@@ -23,13 +23,21 @@ from packer.cli import _group, _reporter
 
 assert convert and merge and _reporter, "imported here, so that forked runs need not"
 
+LINKS = (
+    "hard",
+    "none between",
+    "no permission",
+    "not there",
+    "symbolic between",
+    "no rename either",
+)
 CALLS = ("", "open", "read", "write", "sync", "close", "link", "unlink")
 
 
 @dataclasses.dataclass
 class Case:
     """A fault: the `nth` call `call` on a path that contains `text` meets `action`, an errno or
-    minus a signal.
+    minus a signal. Links are of the kind `links`, in the run after it too.
     """
 
     call: str
@@ -38,6 +46,7 @@ class Case:
     action: int
     jobs: int = 1
     cut_temps: bool = False
+    links: str = "hard"
     arguments: tuple[str, ...] = ()
 
 
@@ -129,6 +138,7 @@ class Driver:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the process lives)
         sys.stderr = said.open("w", encoding="utf-8", buffering=1)
         text = os.fsencode(case.text)
+        self._shim.fault_links(LINKS.index(case.links))
         self._shim.fault_arm(CALLS.index(case.call), text, case.nth, case.action)
         code = _group.run(command)
         return code
@@ -154,7 +164,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.glob("*"))
-        if path.is_file()
+        if path.is_file() and not path.is_symlink()
     }
 
 

@@ -1,6 +1,7 @@
 /* Makes one call of the system fail, or ends the process at it: preloaded, so that what libraries in
    C write is met as well. `fault_arm` says which call: the n-th of a kind on a path that contains a
-   text, counted over all processes that were forked since. */
+   text, counted over all processes that were forked since. `fault_links` makes links as file systems
+   without hard links do; the variable FAULT_LINKS does so from the start. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/types.h>
@@ -17,15 +19,21 @@
 enum { NONE, OPEN, READ, WRITE, SYNC, CLOSE, LINK, UNLINK };
 /* What happens: an errno, or one of these. */
 enum { KILL = -9, TERMINATE = -15, STOP = -19 };
+/* What link() does: as it should, or as on AFS, FAT, FUSE, BeeGFS, mergerfs. */
+enum { HARD, NONE_BETWEEN, NO_PERMISSION, NOT_THERE, SYMBOLIC_BETWEEN, NO_RENAME_EITHER };
 
 static struct {
-    int call, nth, action, seen;
+    int call, nth, action, seen, links;
     char text[256];
 } *fault;
 
 __attribute__((constructor)) static void start(void) {
     fault = mmap(0, sizeof *fault, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const char *links = getenv("FAULT_LINKS");
+    fault->links = links ? atoi(links) : HARD;
 }
+
+void fault_links(int links) { fault->links = links; }
 
 void fault_arm(int call, const char *text, int nth, int action) {
     fault->call = call;
@@ -94,14 +102,50 @@ int close(int fd) {
 OPEN_CALL(open)
 OPEN_CALL(open64)
 
+/* Whether two names lie in one folder. */
+static int together(const char *one, const char *other) {
+    const char *a = strrchr(one, '/'), *b = strrchr(other, '/');
+    return a && b && a - one == b - other && !strncmp(one, other, a - one);
+}
+
+/* What link() gives here, if that is no hard link; 1 if it is. */
+static int linked(const char *from, const char *to) {
+    int links = fault->links, between = !together(from, to);
+    if (links == SYMBOLIC_BETWEEN && between) return symlink(from, to);
+    if ((links == NONE_BETWEEN || links == NO_RENAME_EITHER) && between) errno = EXDEV;
+    else if (links == NO_PERMISSION) errno = EPERM;
+    else if (links == NOT_THERE) errno = ENOSYS;
+    else return 1;
+    return -1;
+}
+
 int link(const char *from, const char *to) {
     REAL(link);
-    return strikes(LINK, to) ? -1 : real(from, to);
+    if (strikes(LINK, to)) return -1;
+    int done = linked(from, to);
+    return done == 1 ? real(from, to) : done;
+}
+
+int linkat(int one, const char *from, int other, const char *to, int flags) {
+    REAL(linkat);
+    if (strikes(LINK, to)) return -1;
+    int done = linked(from, to);
+    return done == 1 ? real(one, from, other, to, flags) : done;
 }
 
 int rename(const char *from, const char *to) {
     REAL(rename);
-    return strikes(LINK, to) ? -1 : real(from, to);
+    if (strikes(LINK, to)) return -1;
+    if (fault->links == NO_RENAME_EITHER && !together(from, to)) {
+        errno = EXDEV;
+        return -1;
+    }
+    return real(from, to);
+}
+
+int renameat2(int one, const char *from, int other, const char *to, unsigned flags) {
+    REAL(renameat2);
+    return strikes(LINK, to) ? -1 : real(one, from, other, to, flags);
 }
 
 int unlink(const char *path) {

@@ -267,3 +267,21 @@ def test_of_many_takers_of_a_dead_holder_one_wins(tmp_path: Path, claimed: bool)
 
 def _die(*arguments: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_lock_is_renewed_without_a_thread_where_none_can_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with Lock(tmp_path, None, timing=FAST) as lock:
+        lock.keep_alive()
+        seen = set()
+        for _ in range(5):
+            time.sleep(2 * FAST.renew)
+            lock.check()
+            seen.add((tmp_path / "lock-all").stat().st_mtime_ns)
+        assert len(seen) == 5
+    assert not list(tmp_path.iterdir())

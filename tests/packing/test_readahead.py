@@ -161,3 +161,24 @@ def test_one_interrupted_read_is_not_taken_for_a_slow_source(
         next(files)
     assert len(list(files)) == 30 - PROBE
     assert not in_threads
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 3])
+def test_files_come_all_the_same_where_threads_are_refused(
+    monkeypatch: pytest.MonkeyPatch, allowed: int
+) -> None:
+    started, start = 0, threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        nonlocal started
+        if started == allowed:
+            raise RuntimeError("can't start new thread")
+        started += 1
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    readahead._batches_to_probe = 2  # as after slow files
+    paths = [b"%d" % number for number in range(100)]
+    source = _Slow(0.0)
+    assert list(read_ahead(source, paths)) == [path * 2 for path in paths]
+    assert source.most <= allowed + 1

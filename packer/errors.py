@@ -163,10 +163,35 @@ class Interrupted(PackerError):
         self.exit_code = 128 + signal_number
 
 
+#: What other tools and people call what packer offers under another name.
+_OTHER_NAMES: Final = {
+    "webdataset": "tar",
+    "wds": "tar",
+    "h5": "hdf5",
+    "jpg": "jpeg",
+    "numpy": "raw",
+    "npy": "raw",
+    "area": "box",
+    "linear": "bilinear",
+    "cubic": "bicubic",
+    "random": "shuffled",
+    "process": "loky",
+    "multiprocessing": "loky",
+    "thread": "threading",
+    "validate": "verify",
+    "check": "verify",
+    "list": "ls",
+    "download": "fetch",
+}
+
+
 def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """One line for an unknown name: the closest known one, else all of them."""
+    """One line for an unknown name: what it is called here, else the closest known name, else all
+    of them.
+    """
     names = sorted(known)
-    close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
+    close = [name for name in [_OTHER_NAMES.get(wrong.lower(), "")] if name in names]
+    close += difflib.get_close_matches(wrong.lower(), names, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
     return "known: " + ", ".join(names)

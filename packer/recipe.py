@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from packer import registry, sources, yamlfile
-from packer.configfile import check_options, parse_bytes
+from packer.configfile import check_options
 from packer.errors import ConfigError, SourceError, suggestion
+from packer.parsing import parse_bytes
 from packer.sources import Source
 
 _PACKAGE = "packer.recipes"

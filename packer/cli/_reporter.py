@@ -12,7 +12,7 @@ import click
 
 from packer import __version__
 from packer.cli._job import batch_job
-from packer.errors import EXIT_BROKEN_PIPE, INTERRUPTS, PackerError, TooManySkipped
+from packer.errors import EXIT_BROKEN_PIPE, INTERRUPTS, PackerError, TooManySkipped, UsageError
 from packer.reporting import Progress, Reporter
 
 #: Seconds between two lines in a log file: a three-hour job writes a few hundred.
@@ -33,14 +33,20 @@ class Running:
 def make_reporter(
     progress: str, *, quiet: bool, verbose: bool = False, unit: str = "images"
 ) -> StderrReporter:
-    """The reporter for --progress, --quiet and --verbose; `unit` is what its progress counts."""
+    """The reporter for --progress, --quiet and --verbose; `unit` is what its progress counts.
+
+    Raises:
+        UsageError: Both --quiet and --verbose.
+    """
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose contradict each other", "use one of them")
     if progress == "auto":
         progress = "bar" if sys.stderr.isatty() else "log"
     if quiet and progress in ("bar", "log"):
         progress = "none"
     kinds = {"bar": BarReporter, "log": LogReporter, "json": JsonReporter, "none": StderrReporter}
     reporter = kinds[progress](quiet=quiet, unit=unit)
-    reporter.verbose = verbose and not quiet
+    reporter.verbose = verbose
     context = click.get_current_context(silent=True)
     running = context.find_object(Running) if context else None
     if context is not None and running is not None:

@@ -19,6 +19,7 @@ from packer.cli._job import batch_job
 from packer.cli._options import Bytes, Name, Part, option, reporting_options
 from packer.cli._reporter import StderrReporter, make_reporter
 from packer.cli._summary import as_json, summarise
+from packer.errors import ConfigError
 from packer.options import (
     BACKENDS,
     FILTERS,
@@ -27,6 +28,8 @@ from packer.options import (
     RESIZE_MODES,
     SUBSAMPLINGS,
     ConvertOptions,
+    warnings_of,
+    without_effect,
 )
 
 if TYPE_CHECKING:
@@ -54,15 +57,14 @@ def _image_options(function: F) -> F:
                 "--resize-mode",
                 type=Name(RESIZE_MODES),
                 default="short",
-                help="What gets SIZE: the shorter side, the longer, both (exact, crop, pad).",
+                help="What gets --resize's SIZE: shorter side, longer, both (exact, crop, pad).",
             ),
             option(
-                "--filter",
-                type=Name(FILTERS),
-                default="bicubic",
-                help="Resampling filter, antialiased.",
+                "--filter", type=Name(FILTERS), default="bicubic", help="Of --resize, antialiased."
             ),
-            option("--upscale/--no-upscale", default=True, help="Enlarge smaller pictures."),
+            option(
+                "--upscale/--no-upscale", default=True, help="With --resize: enlarge small ones."
+            ),
             option(
                 "--codec",
                 type=Name(registry.names("codecs")),
@@ -74,7 +76,7 @@ def _image_options(function: F) -> F:
                 "--subsampling",
                 type=Name(SUBSAMPLINGS),
                 default="4:2:0",
-                help="Of jpeg's colours.",
+                help="Of the colours of --codec jpeg.",
             ),
             option(
                 "--reencode",
@@ -86,7 +88,7 @@ def _image_options(function: F) -> F:
                 "--exact-decode",
                 is_flag=True,
                 default=False,
-                help="Never decode at a reduced scale.",
+                help="With --resize: never decode at a reduced scale.",
             ),
             option(
                 "--background",
@@ -115,18 +117,25 @@ def _pack_options(function: F) -> F:
                 default=128,
                 help="Samples in one on-disk batch.",
             ),
-            option("--shard-size", type=Bytes(), default="256MB", help="Bytes a shard comes near."),
+            option(
+                "--shard-size",
+                type=Bytes(),
+                default="256MB",
+                help="Bytes a shard comes near, with unit: 256MB, 1GiB.",
+            ),
             option(
                 "--order",
                 type=Name(ORDERS),
                 default="shuffled",
                 help="Of the samples in the pack.",
             ),
-            option("--seed", type=int, default=0, help="Of the shuffled order."),
+            option("--seed", type=int, default=0, help="Of --order shuffled."),
             option(
-                "--split", metavar="SPEC", help="train=0.8,val=0.2 by hash of the path, or none."
+                "--split",
+                metavar="SPEC",
+                help="By hash of the path, parts sum to 1: train=0.8,val=0.2; or none.",
             ),
-            option("--split-seed", type=int, default=0, help="Of the split."),
+            option("--split-seed", type=int, default=0, help="Of --split."),
             option(
                 "--exclude-class",
                 "exclude_classes",
@@ -255,7 +264,20 @@ def _options(ctx: click.Context, given: Input, values: dict[str, Any]) -> Conver
         if from_default and field.name in given.defaults:
             value = given.defaults[field.name]
         chosen[field.name] = tuple(value) if field.name == "exclude_classes" else value
-    return ConvertOptions(**chosen)
+    options = ConvertOptions(**chosen)
+    _refuse_without_effect(ctx, options)
+    return options
+
+
+def _refuse_without_effect(ctx: click.Context, options: ConvertOptions) -> None:
+    """A flag is written for this one command, so one that changes nothing is a mistake. What comes
+    from the environment or a file may be meant for other commands too: it is warned of.
+    """
+    for name, reason in without_effect(options).items():
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            negated = "no-" if getattr(options, name) is False else ""
+            flag = f"--{negated}{name.replace('_', '-')}"
+            raise ConfigError(f"{flag} has no effect {reason}", "leave it out")
 
 
 def _convert(
@@ -311,7 +333,12 @@ def _dry_run(
 ) -> None:
     from packer.packing.job import make_job
 
+    for warning in warnings_of(options):
+        reporter.warn(warning)
     job = make_job(given, options, reporter)
+    if options.part is not None:
+        own = len(job.own_shards())
+        reporter.note(f"the plan is that of all parts; this part makes {own} of its shards")
     value = _planned(job)
     if values["as_json"]:
         click.echo(json.dumps(value))

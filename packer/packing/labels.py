@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from packer.errors import ConfigError, SourceError, suggestion
+from packer.parsing import parse_split
 from packer.types import NO_LABEL, Array, Listing
 
 SPLIT_FOLDERS = {
@@ -30,7 +30,6 @@ SPLIT_FOLDERS = {
 LEFT_OUT = -1
 #: A path without such a folder. Minus one is also the last row of a table.
 _NONE = -1
-SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
 @dataclass(frozen=True)
@@ -109,26 +108,6 @@ def has_split_folders(listing: Listing) -> bool:
     """Whether every top folder is named as a split, and no candidate lies beside them."""
     tops = {folder.split(b"/", 1)[0] for folder in listing.folders}
     return bool(tops) and tops <= SPLIT_FOLDERS.keys() and all(b"/" in p for p in listing.paths)
-
-
-def parse_split(text: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """ "train=0.8,val=0.2" → (("train", "val"), (0.8, 0.2)).
-
-    Raises:
-        ConfigError: Not of this form, names twice, or fractions that do not add up to 1.
-    """
-    wrong = ConfigError(f"split {text!r} cannot be", "for example train=0.8,val=0.2, or none")
-    pairs = [entry.partition("=") for entry in text.split(",")]
-    names = tuple(name.strip() for name, _, _ in pairs)
-    try:
-        fractions = tuple(float(value) for _, _, value in pairs)
-    except ValueError:
-        raise wrong from None
-    if not all(SPLIT_NAME.fullmatch(name) for name in names) or len(set(names)) < len(names):
-        raise wrong
-    if not all(0 <= fraction <= 1 for fraction in fractions) or abs(sum(fractions) - 1) > 1e-6:
-        raise wrong
-    return names, fractions
 
 
 def split_by_path(paths: Sequence[bytes], fractions: Sequence[float], seed: int) -> Array:

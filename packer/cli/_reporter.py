@@ -69,8 +69,13 @@ class StderrReporter(Reporter):
         self.quiet = quiet
         self.unit = unit
         self.verbose = False
-        self.start = time.monotonic()
+        self.start = self._rates_start = time.monotonic()
         self.last: Progress | None = None
+
+    def start_rates(self) -> float:
+        """Measure rates from now on, not from the command's start; the time in seconds."""
+        self._rates_start = time.monotonic()
+        return self._rates_start
 
     def begin(self, command: str) -> None:
         """Called once, when a command is about to work."""
@@ -114,7 +119,7 @@ class StderrReporter(Reporter):
 
     def _rates(self, progress: Progress) -> tuple[float, float, float]:
         """images/s, MB/s read, seconds to go."""
-        seconds = max(time.monotonic() - self.start, 1e-6)
+        seconds = max(time.monotonic() - self._rates_start, 1e-6)
         rate = progress.fresh / seconds
         left = (progress.total - progress.done) / rate if rate else 0.0
         return rate, progress.read / seconds / 1e6, left

@@ -18,7 +18,8 @@ from packer import registry
 from packer.cli._job import batch_job
 from packer.cli._options import Bytes, Name, Part, option, reporting_options
 from packer.cli._reporter import StderrReporter, make_reporter
-from packer.cli._summary import as_json, summarise
+from packer.cli._sample import draw_once
+from packer.cli._summary import as_json, name_next_steps, summarise
 from packer.errors import ConfigError
 from packer.options import (
     BACKENDS,
@@ -289,7 +290,8 @@ def _convert(
     out = Path(values["out"]) if values["out"] else output_folder(given.name, options, Path.cwd())
     reporter.note(f"source: {given.location}")
     reporter.note(f"output: {out.absolute()}")
-    start = time.monotonic()
+    draw_once(given.source, os.environ, reporter)
+    start = reporter.start_rates()
     result = convert_dataset(
         given,
         out,
@@ -326,6 +328,7 @@ def _summarise(result: ConvertResult, reporter: StderrReporter, seconds: float) 
     if not result.was_complete:
         rate = result.manifest.counts["planned"] / seconds
         reporter.note(f"took {seconds:.1f} s, {rate:,.0f} images/s")
+    name_next_steps(result, reporter)
 
 
 def _dry_run(
@@ -335,6 +338,7 @@ def _dry_run(
 
     for warning in warnings_of(options):
         reporter.warn(warning)
+    draw_once(given.source, os.environ, reporter)
     job = make_job(given, options, reporter)
     if options.part is not None:
         own = len(job.own_shards())

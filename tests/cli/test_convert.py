@@ -3,6 +3,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -107,6 +108,26 @@ def test_the_sample_is_converted_and_its_odd_pictures_are_told(run: Run) -> None
     for word in ("turned", "cmyk", "gray", "skipped", "ignored"):
         assert word in found.stderr
     assert run("verify", found.stdout.strip(), "--decode").returncode == 0
+
+
+def test_at_a_terminal_the_next_lines_to_copy_are_told(
+    run: Run, make_tree: MakeTree, tmp_path: Path
+) -> None:
+    make_tree("my photos")
+    found = run("convert", "my photos", "--progress", "bar")
+    out = found.stdout.removesuffix("\n")
+    look, read = (
+        next(line.partition(start)[2] for line in found.stderr.splitlines() if start in line)
+        for start in ("look at it: ", "read it: ")
+    )
+    arguments = shlex.split(look)
+    assert arguments == ["packer", "info", out]
+    assert run(*arguments[1:]).returncode == 0
+    read = f"{read.partition('; ')[0]}; print(len({read.partition('; ')[2]}))"
+    done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, check=True)
+    assert done.stdout == "24\n"
+    for quiet in (["--progress", "bar", "-q"], ["--progress", "log"]):
+        assert "look at it" not in run("convert", "my photos", *quiet).stderr
 
 
 def test_a_log_file_has_few_lines_and_no_carriage_returns(run: Run, make_tree: MakeTree) -> None:

@@ -9,6 +9,7 @@ from types import ModuleType
 import numpy as np
 
 from packer.errors import ImageError, MissingDependency
+from packer.installing import install_only, pip, version
 from packer.types import Array, Pixels
 
 
@@ -22,13 +23,19 @@ def load_cv2() -> ModuleType:
     try:
         import cv2
     except ImportError as error:
-        raise MissingDependency(
-            f"OpenCV cannot be imported: {error}", "pip install opencv-python-headless"
-        ) from None
+        raise MissingDependency(f"OpenCV cannot be imported: {error}", _repair()) from None
     cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
     if _one_thread:
         _stop_threads(cv2)
     return cv2
+
+
+def _repair() -> str:
+    """The line that helps where cv2 is missing, or there without the libraries of its windows."""
+    if not version("opencv-python"):
+        return install_only("cv2")
+    headless = f"{pip()} uninstall -y opencv-python && {pip()} install opencv-python-headless"
+    return f"apt-get install libgl1 libglib2.0-0, or: {headless}"
 
 
 def keep_to_one_thread() -> None:

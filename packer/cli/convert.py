@@ -191,6 +191,9 @@ def _run_options(function: F) -> F:
                 "--dry-run", is_flag=True, help="Plan, say what would be made, write nothing."
             ),
             click.option(
+                "--check", is_flag=True, help="Look at the options alone; scan and write nothing."
+            ),
+            click.option(
                 "--force",
                 is_flag=True,
                 help="Move an earlier pack away to OUT.old-…; deletes nothing.",
@@ -227,7 +230,9 @@ def command(ctx: click.Context, /, source: str, **values: Any) -> None:
     given = _open(source, reporter, values)
     options = _options(ctx, given, values)
     try:
-        if values["dry_run"]:
+        if values["check"]:
+            _check(options, values)
+        elif values["dry_run"]:
             _dry_run(given, options, reporter, values)
         else:
             _convert(given, options, reporter, values)
@@ -329,6 +334,19 @@ def _summarise(result: ConvertResult, reporter: StderrReporter, seconds: float) 
         rate = result.manifest.counts["planned"] / seconds
         reporter.note(f"took {seconds:.1f} s, {rate:,.0f} images/s")
     name_next_steps(result, reporter)
+
+
+def _check(options: ConvertOptions, values: dict[str, Any]) -> None:
+    """What a conversion would refuse before it scans the source, in a second on any file system."""
+    from packer import formats
+    from packer.imaging import libraries
+    from packer.packing.cluster import require_cluster
+
+    if values["dry_run"]:
+        raise ConfigError("--check and --dry-run contradict each other", "use one of them")
+    libraries.require_converting()
+    formats.require(options.format)
+    require_cluster(options)
 
 
 def _dry_run(

@@ -233,6 +233,17 @@ def called(arguments: list[str]) -> tuple[int, str]:
     return code, stderr.getvalue()
 
 
+def test_check_looks_at_the_options_and_at_nothing_else(make_tree: MakeTree) -> None:
+    tree = make_tree(each=1)
+    (tree / "001.class0" / "001_0001.jpg").unlink()  # a scan would find little, and say so
+    arguments = ["convert", os.fspath(tree), "-o", os.fspath(tree / "out"), "--check"]
+    assert called([*arguments, "--part", "0/4", "--split", "train=0.8,val=0.2", "-q"]) == (0, "")
+    for wrong in (["--backend", "dask"], ["--dry-run"], ["--codec", "raw"]):
+        assert called([*arguments, *wrong])[0] == 2
+    assert called(["convert", os.fspath(tree / "no"), "--check"])[0] == 2
+    assert not (tree / "out").exists()
+
+
 @pytest.mark.parametrize("place", ["environment", "config"])
 def test_what_changes_nothing_is_warned_of_where_other_commands_may_need_it(
     place: str, run: Run, make_tree: MakeTree, tmp_path: Path

@@ -7,17 +7,15 @@ import functools
 import re
 import typing
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from types import NoneType, UnionType
 from typing import Any
 
 from packer import yamlfile
 from packer.errors import ConfigError
-from packer.options import ConvertOptions, parse_colour, parse_size
+from packer.options import ConvertOptions
+from packer.parsing import parse_colour, parse_shard_size, parse_size
 
 _PACKAGE = "packer.configs"
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def names() -> tuple[str, ...]:
@@ -62,25 +60,6 @@ def check_options(where: str, value: Mapping[str, Any]) -> dict[str, Any]:
     if len(options) < len(value):
         raise ConfigError(f"{where}: an option is there twice, with a dash and an underscore")
     return {key: _checked(where, key, entry, types[key]) for key, entry in options.items()}
-
-
-def parse_bytes(value: str | int) -> int:
-    """A number of bytes: "256MB" is 256,000,000; "1GiB" is 2^30; "4096" and 4096 are 4096.
-
-    Units: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024), in any case, the
-    B may be left out.
-
-    Raises:
-        ConfigError: Not a number of bytes.
-    """
-    match = _SIZE.fullmatch(str(value).strip())
-    if match is None or (match[3] and not match[2]) or isinstance(value, bool):
-        raise ConfigError(f"{value!r} is not a size in bytes", "for example 256MB or 1GiB")
-    base = 1024 if match[3] else 1000
-    size = Fraction(match[1]) * base ** _POWERS[match[2].lower()]
-    if size.denominator != 1:
-        raise ConfigError(f"{value!r} is not a whole number of bytes")
-    return int(size)
 
 
 @functools.cache
@@ -134,7 +113,7 @@ def _background(value: object) -> object:
 
 
 def _shard_size(value: object) -> object:
-    return parse_bytes(value) if isinstance(value, (str, int)) else value
+    return parse_shard_size(value) if isinstance(value, (str, int)) else value
 
 
 def _classes(value: object) -> object:

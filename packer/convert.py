@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import uuid
+import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -17,8 +18,7 @@ from packer.imaging import libraries
 from packer.input import Input, open_input
 from packer.manifest import Manifest, read_manifest
 from packer.merge import merge_when_complete, read_states
-from packer.naming import is_own_temp
-from packer.options import ConvertOptions
+from packer.options import ConvertOptions, warnings_of
 from packer.packing.agreement import Agreement
 from packer.packing.batch import BatchResult, cut, describe_batch, make_batch
 from packer.packing.cluster import ClusterOrders, make_on_cluster, require_cluster
@@ -88,7 +88,8 @@ def convert_dataset(
         options: What to make; the defaults keep sizes and write tar shards of JPEGs.
         force: Move an earlier pack (or an unfinished one) at `out` away to `out`.old-<uuid>; where
             `out` is a link, beside the folder where it leads.
-        reporter: Hears what is going on.
+        reporter: Gets notes, warnings and progress. Without one, options that have no effect are
+            reported by Python's `warnings`.
         job_name: What a batch system calls this run, for others who want the same folder.
 
     Raises:
@@ -100,13 +101,18 @@ def convert_dataset(
         PackerError: With `on_error="fail"`, the first picture that cannot be stored.
     """
     options = options or ConvertOptions()
-    reporter = reporter or Reporter()
     libraries.require_converting()
     formats.require(options.format)
     require_cluster(options)
+    given = source if isinstance(source, Input) else open_input(source)
+    for text in warnings_of(dataclasses.replace(options, split=options.split or given.split)):
+        if reporter is None:
+            warnings.warn(text, stacklevel=2)
+        else:
+            reporter.warn(text)
+    reporter = reporter or Reporter()
     if warning := libraries.overlap_warning():
         reporter.warn(warning)
-    given = source if isinstance(source, Input) else open_input(source)
     folder = Path(out).absolute()
     job = make_job(given, options, reporter, folder)
     moved = _move_away(folder, reporter) if force else None

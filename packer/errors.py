@@ -164,18 +164,38 @@ class Interrupted(PackerError):
         self.exit_code = 128 + signal_number
 
 
-#: What packer's names are called elsewhere.
-_CALLED_ELSEWHERE: Final = {"webdataset": "tar", "wds": "tar", "jpg": "jpeg", "h5": "hdf5"}
+#: What other tools and people call what packer offers under another name.
+_OTHER_NAMES: Final = {
+    "webdataset": "tar",
+    "wds": "tar",
+    "h5": "hdf5",
+    "jpg": "jpeg",
+    "numpy": "raw",
+    "npy": "raw",
+    "area": "box",
+    "linear": "bilinear",
+    "cubic": "bicubic",
+    "random": "shuffled",
+    "process": "loky",
+    "multiprocessing": "loky",
+    "thread": "threading",
+    "validate": "verify",
+    "check": "verify",
+    "list": "ls",
+    "download": "fetch",
+}
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """One line for an unknown name: the closest known one, else all of them.
+    """One line for an unknown name: what it is called here, else the closest known name, else all
+    of them.
 
     Names that differ in nothing but other digits (caltech101, caltech256) are of different things;
     those with the same digits in another order (caltech265) are slips of the finger.
     """
     names = sorted(known)
-    same = _CALLED_ELSEWHERE.get(wrong.lower())
+    wrong = wrong.lower()
+    same = _OTHER_NAMES.get(wrong)
     if same in names:
         return f"did you mean {same!r}?"
     close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)

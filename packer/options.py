@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from packer.errors import ConfigError, suggestion
-from packer.registry import names
+from packer.parsing import parse_colour, parse_size, parse_split
+from packer.registry import load, names
 
 RESIZE_MODES = ("short", "long", "exact", "crop", "pad")
 #: Pillow's filters that make sense when shrinking, by Pillow's names.
@@ -16,8 +18,6 @@ SUBSAMPLINGS = ("4:4:4", "4:2:2", "4:2:0")
 ORDERS = ("shuffled", "sorted")
 ON_ERROR = ("skip", "fail")
 BACKENDS = ("loky", "threading", "sequential", "dask")
-#: Larger sides than this no JPEG can hold (16-bit sizes, ITU-T T.81 B.2.2).
-MAX_SIDE = 65_535
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,8 @@ class ConvertOptions:
             raise ConfigError(
                 f"part {self.part[0]}/{self.part[1]} cannot be", "K/N with 0 <= K < N"
             )
+        if self.split not in (None, "none"):
+            parse_split(self.split or "")
         if self.codec == "raw" and not self.image.one_size:
             raise ConfigError(
                 "codec raw needs pictures of one size",
@@ -179,42 +181,65 @@ RUN_OPTIONS = (
 )
 
 
-def parse_size(text: str | None, mode: str) -> tuple[int, int] | None:
-    """ "256" → (256, 256); "224x320" → (224, 320), width first; None → None.
+def without_effect(options: ConvertOptions) -> dict[str, str]:
+    """The options that change nothing beside the others, whatever their value.
 
-    Raises:
-        ConfigError: No such size, or two numbers where the mode takes one.
+    Returns:
+        Why, by the option's name: {"quality": "with codec png"}.
     """
-    if text is None:
-        return None
-    parts = text.lower().split("x")
-    if len(parts) > 2 or not all(part.isascii() and part.isdigit() for part in parts):
-        raise ConfigError(f"size {text!r} is not a size", "a number of pixels, or WIDTHxHEIGHT")
-    width, height = int(parts[0]), int(parts[-1])
-    if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
-        raise ConfigError(f"size {text!r} is out of range", f"1 to {MAX_SIDE} pixels a side")
-    if len(parts) == 2 and mode in ("short", "long"):
-        raise ConfigError(
-            f"size {text!r} has two numbers, but mode {mode!r} takes one",
-            "use --resize-mode exact, crop or pad",
-        )
-    return width, height
+    reasons = {name: why(options) for name, why in _WITHOUT_EFFECT.items()}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
-def parse_colour(text: str) -> tuple[int, int, int]:
-    """ "white", "black" or "#rrggbb" → (r, g, b).
+def warnings_of(options: ConvertOptions) -> list[str]:
+    """A line an option that was set to another value than its default and changes nothing."""
+    usual = ConvertOptions()
+    return [
+        f"{name.replace('_', ' ')} {value} has no effect {reason}"
+        for name, reason in without_effect(options).items()
+        if (value := getattr(options, name)) != getattr(usual, name)
+    ]
 
-    Raises:
-        ConfigError: No such colour.
-    """
-    digits = {"white": "ffffff", "black": "000000"}.get(text, text.removeprefix("#"))
-    try:
-        red, green, blue = bytes.fromhex(digits)
-    except ValueError:
-        raise ConfigError(
-            f"background {text!r} is not a colour", "white, black or #rrggbb"
-        ) from None
-    return red, green, blue
+
+def _resize_alone(options: ConvertOptions) -> str:
+    return "" if options.resize is not None else "without resize"
+
+
+def _exact_decode(options: ConvertOptions) -> str:
+    # The filter nearest never decodes at a reduced scale: it would not get the same pixels.
+    return _resize_alone(options) or ("with filter nearest" if options.filter == "nearest" else "")
+
+
+def _codec_alone(name: str) -> Callable[[ConvertOptions], str]:
+    def reason(options: ConvertOptions) -> str:
+        used = load("codecs", options.codec).OPTIONS
+        return "" if name in used else f"with codec {options.codec}"
+
+    return reason
+
+
+def _jobs(options: ConvertOptions) -> str:
+    alone = options.backend == "sequential" and options.jobs != 1
+    return "with backend sequential, which is one process" if alone else ""
+
+
+#: Option → why it has no effect, "" where it has one. An option that is not here always has one, or
+#: it depends on the pictures (`background`: is any of them transparent?).
+_WITHOUT_EFFECT: Mapping[str, Callable[[ConvertOptions], str]] = {
+    "resize_mode": _resize_alone,
+    "filter": _resize_alone,
+    "upscale": _resize_alone,
+    "exact_decode": _exact_decode,
+    "quality": _codec_alone("quality"),
+    "subsampling": _codec_alone("subsampling"),
+    "reencode": _codec_alone("reencode"),
+    "seed": lambda options: "with order sorted" if options.order == "sorted" else "",
+    "split_seed": lambda options: "without a split" if options.split in (None, "none") else "",
+    "jobs": _jobs,
+    "scheduler": lambda options: "" if options.backend == "dask" else "without backend dask",
+    "merge_when_complete": lambda options: "" if options.part else "without a part",
+    "max_skipped": lambda options: "with on-error fail" if options.on_error == "fail" else "",
+}
 
 
 def _check_choice(what: str, value: str, choices: tuple[str, ...]) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from packer import registry, sources, yamlfile
-from packer.configfile import check_options, parse_bytes
+from packer.configfile import check_options
 from packer.errors import ConfigError, SourceError, suggestion
+from packer.parsing import parse_bytes
 from packer.sources import Source
 from packer.types import path_bytes
 

@@ -28,10 +28,10 @@ from packer.manifest import Manifest, SplitRecord
 from packer.options import ConvertOptions
 from packer.packing.agreement import image_fields
 from packer.packing.finish import count, finish_pack
-from packer.packing.labels import SPLIT_NAME
 from packer.packing.lock import Lock
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
 from packer.packing.state import remove_work_folder
+from packer.parsing import SPLIT_NAME
 from packer.transcode import transcode, transcode_pixels
 from packer.types import NO_LABEL, Encoded, Field, Pixels, Sample, path_bytes
 

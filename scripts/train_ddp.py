@@ -4,6 +4,8 @@
 
 Killed at any moment, the same command goes on from the last checkpoint, also with another number of
 processes or nodes: as the global batch size stays, the mini-batches are those of an unbroken run.
+Tests on the split `val` after each epoch, if the pack has one. With `--check` it looks at the
+arguments alone: that takes no pack and no GPU, so it can be done before a pack is made.
 Written to be copied: what a pack needs is in `stream_of`, `main` and the two lines with `state`.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
+from packer.manifest import read_manifest
 from packer.reader import BatchStream, PackedDataset
 from packer.reader.transforms import CenterCrop, RandomHorizontalFlip, RandomResizedCrop
 
@@ -27,12 +31,15 @@ from packer.reader.transforms import CenterCrop, RandomHorizontalFlip, RandomRes
 def main() -> None:
     """Train, one process a GPU."""
     options = parse()
+    if options.check:
+        return
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
     dist.init_process_group("nccl" if cuda else "gloo")
     torch.manual_seed(0)
 
     stream = stream_of(options, "train")
+    val = validation_split(options)
     workers = {"num_workers": options.workers, "persistent_workers": options.workers > 0}
     loader: DataLoader[Any] = DataLoader(stream, batch_size=None, pin_memory=cuda, **workers)
     classes = len(stream.dataset.classes)
@@ -56,10 +63,24 @@ def main() -> None:
             if step % options.every == 0:
                 save(options.checkpoint, model, optimizer, stream.state_dict(step=step))
         save(options.checkpoint, model, optimizer, stream.state_dict(step=step))
-        right = accuracy(model.module, stream_of(options, options.val), device)
+        told = f"epoch {epoch}: {step} steps, loss {loss.item():.3f}"
+        if val is not None:
+            told += f", {accuracy(model.module, stream_of(options, val), device):.1%} right"
         if dist.get_rank() == 0:
-            print(f"epoch {epoch}: {step} steps, loss {loss.item():.3f}, {right:.1%} right")
+            print(told)
     dist.destroy_process_group()
+
+
+def validation_split(options: argparse.Namespace) -> str | None:
+    """The split to test with: the one that was asked for, else `val` if there is one."""
+    known = tuple(read_manifest(options.pack).splits)
+    if options.val is not None and options.val not in known:
+        raise SystemExit(f"{options.pack} has no split {options.val!r}, only {', '.join(known)}")
+    if options.val is None and "val" not in known:
+        if dist.get_rank() == 0:
+            print("training without tests, as the pack has no split 'val' (--val names another)")
+        return None
+    return str(options.val or "val")
 
 
 def stream_of(options: argparse.Namespace, split: str) -> BatchStream:
@@ -69,7 +90,10 @@ def stream_of(options: argparse.Namespace, split: str) -> BatchStream:
     dataset = PackedDataset(
         options.pack, split, transform=transform or CenterCrop(options.size), decode="numpy"
     )
-    batch_size = options.global_batch_size // dist.get_world_size()
+    batch_size, rest = divmod(options.global_batch_size, dist.get_world_size())
+    if rest or not batch_size:
+        size = f"--global-batch-size {options.global_batch_size}"
+        raise SystemExit(f"{size} cannot be divided among {dist.get_world_size()} ranks")
     return BatchStream(dataset, batch_size, shuffle="window" if train else "none")
 
 
@@ -105,17 +129,33 @@ def network(classes: int) -> nn.Module:
 
 
 def parse() -> argparse.Namespace:
-    """What the command line says."""
+    """The command line's arguments."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pack", type=Path)
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoint.pt"))
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--global-batch-size", type=int, default=64)
-    parser.add_argument("--every", type=int, default=100, help="steps between checkpoints")
-    parser.add_argument("--size", type=int, default=224)
-    parser.add_argument("--val", default="val", help="split to test with")
-    parser.add_argument("--workers", type=int, default=2, help="a rank")
-    return parser.parse_args()
+    parser.add_argument("--epochs", type=whole(1), default=3)
+    parser.add_argument("--global-batch-size", type=whole(1), default=64, help="of all ranks")
+    parser.add_argument("--every", type=whole(1), default=100, help="steps between checkpoints")
+    parser.add_argument("--size", type=whole(1), default=224, help="pixels a side")
+    parser.add_argument("--val", help="split to test with [val, if there is one]")
+    parser.add_argument("--workers", type=whole(0), default=2, help="a rank")
+    parser.add_argument("--check", action="store_true", help="look at the arguments and do nothing")
+    options = parser.parse_args()
+    if not options.checkpoint.absolute().parent.is_dir():
+        parser.error(f"--checkpoint: there is no folder {options.checkpoint.absolute().parent}")
+    return options
+
+
+def whole(low: int) -> Callable[[str], int]:
+    """A type for argparse: whole numbers from `low`."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if value < low:
+            raise argparse.ArgumentTypeError(f"{value} is less than {low}")
+        return value
+
+    return number
 
 
 if __name__ == "__main__":

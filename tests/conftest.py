@@ -37,6 +37,14 @@ def ctrl_c_works() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def cache_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What commands cache goes into a folder of this run, not into the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
     """Whatever was converted or read: a thread that stays would forbid a later loop to fork."""

@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from packer.configfile import check_options, load_config, names, parse_bytes
+from packer.configfile import check_options, load_config, names
 from packer.errors import ConfigError
 from packer.options import ConvertOptions
 
@@ -100,35 +98,3 @@ def test_wrong_values_are_named(key: str, value: object, message: str) -> None:
 def test_one_option_spelled_both_ways_is_refused() -> None:
     with pytest.raises(ConfigError, match="twice, with a dash and an underscore"):
         check_options("here", {"batch-size": 1, "batch_size": 2})
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("256MB", 256_000_000),
-        ("256mb", 256_000_000),
-        ("256 M", 256_000_000),
-        ("1GiB", 1 << 30),
-        ("1.5kB", 1500),
-        ("0.5KiB", 512),
-        ("2TB", 2 * 10**12),
-        ("4096", 4096),
-        ("4096B", 4096),
-        (4096, 4096),
-    ],
-)
-def test_sizes(text: str | int, value: int) -> None:
-    assert parse_bytes(text) == value
-
-
-@pytest.mark.parametrize(
-    "text", ["", "MB", "-1MB", "1iB", "1XB", "1.2.3", "1e6", "0.3B", "٣MB", True]
-)
-def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(ConfigError, match="is not a"):
-        parse_bytes(text)
-
-
-@given(st.integers(0, 2**63 - 1))
-def test_whole_numbers_of_bytes_are_kept_exactly(value: int) -> None:
-    assert parse_bytes(str(value)) == parse_bytes(value) == value

@@ -81,6 +81,8 @@ def test_caught_as_a_family() -> None:
 @pytest.mark.parametrize(
     ("wrong", "line"),
     [
+        ("JPG", "did you mean 'jpeg'?"),
+        ("npy", "known: jpeg, png, webp"),
         ("jepg", "did you mean 'jpeg'?"),
         ("web", "did you mean 'webp'?"),
         ("???", "known: jpeg, png, webp"),

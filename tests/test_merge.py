@@ -139,7 +139,7 @@ def test_parts_at_once(tmp_path: Path, tree: Path, digest_tree: Digest, last: bo
     out = tmp_path / "pack"
     command = [
         sys.executable, "-m", "packer", "convert", os.fspath(tree), "--out", os.fspath(out),
-        "--resize", "48", "--batch-size", "4", "--shard-size", "8000", "--jobs", "1",
+        "--resize", "48", "--batch-size", "4", "--shard-size", "8000B", "--jobs", "1",
         "--split", "train=0.75,val=0.25", "--quiet",
     ]  # fmt: skip
     more = ["--merge-when-complete"] if last else []

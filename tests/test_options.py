@@ -3,19 +3,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from packer.convert import convert_dataset
 from packer.errors import ConfigError
 from packer.options import (
-    MAX_SIDE,
     RUN_OPTIONS,
     ConvertOptions,
     ImageOptions,
-    parse_colour,
-    parse_size,
+    warnings_of,
+    without_effect,
 )
+from packer.reporting import Reporter
 
 
 def test_defaults_are_those_of_the_contract() -> None:
@@ -47,6 +51,10 @@ def test_defaults_are_those_of_the_contract() -> None:
         ({"part": (2, 2)}, "part 2/2 cannot be"),
         ({"part": (-1, 2)}, "part -1/2 cannot be"),
         ({"part": (0, 0)}, "part 0/0 cannot be"),
+        (
+            {"split": "train=80,val=20"},
+            "split 'train=80,val=20' is invalid: its parts must sum to 1",
+        ),
         ({"codec": "raw"}, "codec raw needs pictures of one size"),
         ({"codec": "raw", "resize": "256"}, "codec raw needs pictures of one size"),
         ({"codec": "raw", "resize": "8x8", "resize_mode": "short"}, "size '8x8' has two numbers"),
@@ -83,56 +91,6 @@ def test_possible_options_are_taken(change: dict[str, Any]) -> None:
 def test_options_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         ConvertOptions().quality = 3  # type: ignore[misc]
-
-
-@pytest.mark.parametrize(
-    ("text", "mode", "size"),
-    [
-        (None, "short", None),
-        ("256", "short", (256, 256)),
-        ("1", "long", (1, 1)),
-        ("224x320", "exact", (224, 320)),
-        ("224X320", "pad", (224, 320)),
-        (str(MAX_SIDE), "crop", (MAX_SIDE, MAX_SIDE)),
-    ],
-)
-def test_sizes(text: str | None, mode: str, size: tuple[int, int] | None) -> None:
-    assert parse_size(text, mode) == size
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "x", "0", "0x5", "5x0", "-1", "1.5", "256px", "1x2x3", "65536", "٣", "²", " 256", "1e3"],
-)
-def test_what_is_no_size(text: str) -> None:
-    """Digits of other scripts too: int() would take some and choke on others."""
-    with pytest.raises(ConfigError, match="size"):
-        parse_size(text, "exact")
-
-
-@pytest.mark.parametrize("mode", ["short", "long"])
-def test_modes_of_one_number_take_one(mode: str) -> None:
-    with pytest.raises(ConfigError, match="two numbers, but mode"):
-        parse_size("224x224", mode)
-
-
-@pytest.mark.parametrize(
-    ("text", "colour"),
-    [
-        ("white", (255, 255, 255)),
-        ("black", (0, 0, 0)),
-        ("#102030", (16, 32, 48)),
-        ("fFfF00", (255, 255, 0)),
-    ],
-)
-def test_colours(text: str, colour: tuple[int, int, int]) -> None:
-    assert parse_colour(text) == colour
-
-
-@pytest.mark.parametrize("text", ["", "red", "#12345", "#1234567", "#gggggg", "#11223344", "12 34"])
-def test_what_is_no_colour(text: str) -> None:
-    with pytest.raises(ConfigError, match="is not a colour"):
-        parse_colour(text)
 
 
 @pytest.mark.parametrize(
@@ -204,3 +162,110 @@ def test_run_options_do_not_affect_bytes() -> None:
         options = dataclasses.replace(ConvertOptions(), **{name: value})
         assert options.affecting_bytes() != ConvertOptions().affecting_bytes()
         assert json.loads(json.dumps(options.affecting_bytes())) == options.affecting_bytes()
+
+
+#: What a conversion is asked for, → the options that change nothing beside it.
+COMPANY: list[tuple[dict[str, Any], set[str]]] = [
+    ({}, {"resize_mode", "filter", "upscale", "exact_decode", "split_seed"}),
+    ({"resize": "40"}, {"split_seed"}),
+    ({"resize": "40", "filter": "nearest"}, {"exact_decode", "split_seed"}),
+    (
+        {"codec": "png", "order": "sorted", "split": "train=0.5,val=0.5"},
+        {"quality", "subsampling", "resize_mode", "filter", "upscale", "exact_decode", "seed"},
+    ),
+    ({"codec": "webp", "resize": "40"}, {"subsampling", "split_seed"}),
+    (
+        {"codec": "raw", "resize": "40", "resize_mode": "crop", "split": "none"},
+        {"quality", "subsampling", "reencode", "split_seed"},
+    ),
+]
+#: Another value than the default's, of all options that decide bytes.
+OTHER: dict[str, Any] = {
+    "resize_mode": "pad",
+    "filter": "box",
+    "upscale": False,
+    "quality": 40,
+    "subsampling": "4:4:4",
+    "reencode": True,
+    "exact_decode": True,
+    "background": "black",
+    "seed": 1,
+    "split_seed": 1,
+}
+
+
+@pytest.mark.parametrize(("company", "idle"), COMPANY, ids=str)
+def test_an_option_without_effect_is_known_and_all_others_have_one(
+    company: dict[str, Any], idle: set[str], tmp_path: Path
+) -> None:
+    """By really converting: pictures of all kinds, some smaller than the size, some transparent."""
+    tree = mixed_tree(tmp_path / "photos")
+    usual = ConvertOptions(**{"backend": "sequential", "batch_size": 3, **company})
+    plain = digests(tree, tmp_path / "plain", usual)
+    assert set(without_effect(usual)) >= idle
+    for name, value in OTHER.items():
+        if name in company:
+            continue
+        if (name, company.get("codec")) == ("upscale", "raw"):
+            continue  # refused: pictures would not have one size
+        changed = dataclasses.replace(usual, **{name: value})
+        warned = [line for line in warnings_of(changed) if line.startswith(name.replace("_", " "))]
+        same = digests(tree, tmp_path / name, changed) == plain
+        assert (name, same, bool(warned)) == (name, name in idle, name in idle)
+
+
+def test_every_option_is_looked_at() -> None:
+    """A new option goes into OTHER, unless it always has an effect or is refused."""
+    always = {"resize", "codec", "format", "batch_size", "shard_size", "order", "split"}
+    always |= {"exclude_classes"}
+    names = {entry.name for entry in dataclasses.fields(ConvertOptions)}
+    assert names == OTHER.keys() | always | set(RUN_OPTIONS)
+
+
+def mixed_tree(folder: Path) -> Path:
+    """JPEG, PNG (one transparent) and WebP in two classes: one large enough to be decoded at a
+    reduced scale, some with 40 pixels on the shorter side, some smaller.
+    """
+    random = np.random.default_rng(3)
+    for number, (kind, side, mode) in enumerate(
+        (
+            *(("jpg", 400, "RGB"), ("jpg", 24, "RGB"), ("png", 90, "RGBA"), ("png", 60, "RGB")),
+            *(("webp", 30, "RGB"), ("jpg", 53, "RGB"), ("png", 20, "RGB"), ("webp", 53, "RGB")),
+        )
+    ):
+        coarse = random.integers(0, 256, (side // 2, side // 3, len(mode)), np.uint8)
+        picture = Image.fromarray(coarse).resize((side, side - side // 4))
+        path = folder / "ab"[number % 2] / f"{number}.{kind}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture.save(path)
+    return folder
+
+
+def digests(tree: Path, out: Path, options: ConvertOptions) -> dict[str, bytes]:
+    """What was made, the manifest apart: it lists the options."""
+    convert_dataset(tree, out, options, reporter=Reporter())
+    return {path.name: path.read_bytes() for path in out.iterdir() if is_content(path)}
+
+
+def is_content(path: Path) -> bool:
+    return path.suffix in (".tar", ".npz", ".jsonl") or ".index" in path.name
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"jobs": 2, "backend": "sequential"}, "jobs 2 has no effect with backend sequential"),
+        ({"scheduler": "tcp://a:1"}, "scheduler tcp://a:1 has no effect without backend dask"),
+        ({"merge_when_complete": True}, "merge when complete True has no effect without a part"),
+        ({"max_skipped": 3, "on_error": "fail"}, "max skipped 3 has no effect with on-error fail"),
+        ({"jobs": 1, "backend": "sequential"}, ""),
+        ({"jobs": 2, "backend": "dask", "scheduler": "tcp://a:1"}, ""),
+        ({"merge_when_complete": True, "part": (0, 2)}, ""),
+        ({"max_skipped": 3}, ""),
+        ({}, ""),
+    ],
+    ids=str,
+)
+def test_options_of_the_run_without_effect(options: dict[str, Any], line: str) -> None:
+    (found,) = warnings_of(ConvertOptions(**options)) or [""]
+    assert found.startswith(line) and bool(found) == bool(line)

@@ -141,9 +141,15 @@ def test_base_install_changes_no_image_library(wheel_metadata: email.message.Mes
 
 
 def test_extras(wheel_metadata: email.message.Message) -> None:
-    assert {"convert", "dask", "torch", "test"} <= set(wheel_metadata.get_all("Provides-Extra", []))
-    convert = {"pillow-simd", "pillow", "opencv-python", "lmdb", "h5py", "webdataset", "joblib"}
+    assert {"convert", "convert-pillow", "dask", "torch", "test"} <= set(
+        wheel_metadata.get_all("Provides-Extra", [])
+    )
+    convert = {"pillow-simd", "pillow", "opencv-python", "lmdb", "h5py", "webdataset"}
+    convert |= {"joblib", "psutil"}
     assert requirements(wheel_metadata, "convert") == convert
+    # The same, with what needs no compiler and no libGL in place of what does.
+    plain = convert - {"pillow-simd", "opencv-python"} | {"opencv-python-headless"}
+    assert requirements(wheel_metadata, "convert-pillow") == plain
     assert requirements(wheel_metadata, "dask") == {"distributed"}
     assert requirements(wheel_metadata, "torch") == {"torch"}
 

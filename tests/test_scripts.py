@@ -1,9 +1,12 @@
-"""The bench scripts, run as their users run them, over a few drawn pictures."""
+"""The scripts, run as their users run them, over a few drawn pictures."""
 
 from __future__ import annotations
 
 import json
+import os
 import runpy
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -116,3 +119,27 @@ def test_bench_limit_does_the_same_work(width: int, height: int, subsampling: st
     options = ImageOptions(size=(256, 256), upscale=False, reencode=True)
     limit = runpy.run_path(str(SCRIPTS / "bench_limit.py"))
     assert limit["transcode"](memoryview(data), 256, 90) == transcode(data, options).payload
+
+
+def test_the_demo_ends_with_lines_that_work(make_tree: Callable[..., Path], tmp_path: Path) -> None:
+    """In a checkout that is set up already, whose path has a blank."""
+    pytest.importorskip("torch")
+    scripts = tmp_path / "check out" / "scripts"
+    scripts.mkdir(parents=True)
+    for name in ("demo", "demo_read.py"):
+        shutil.copy(SCRIPTS / name, scripts)
+    (scripts / "setup").write_text("#!/bin/sh\n")
+    (scripts / "setup").chmod(0o755)
+    make_tree("YOUR_FOLDER", each=1)
+    done = subprocess.run(
+        ["bash", scripts / "demo", tmp_path / "out"],
+        cwd=tmp_path, env={**os.environ, "PACKER_VENV": sys.prefix},
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "$ packer convert sample --resize 256 --out " in done.stdout
+    assert "epoch 1: 245 images" in done.stdout
+    *_, convert, read = done.stdout.splitlines()
+    assert shlex.split(read)[1:] == ["check out/scripts/demo_read.py", "YOUR_FOLDER-256-jpeg-tar"]
+    subprocess.run(["bash", "-c", convert], cwd=tmp_path, timeout=120, check=True)
+    assert (tmp_path / shlex.split(read)[2] / "manifest.json").exists()

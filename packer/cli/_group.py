@@ -46,7 +46,7 @@ class _Verbs(click.Group):
 @click.group(
     cls=_Verbs,
     invoke_without_command=True,
-    epilog="Example: packer convert caltech256 --resize 256",
+    epilog="Example: packer convert ./FOLDER --resize 256",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--version", "show_version", is_flag=True, help="Print the version.")
@@ -61,7 +61,11 @@ def packer(ctx: click.Context, show_version: bool, verbose: bool) -> None:
 
             for line in libraries.report():
                 click.echo(line)
-    elif ctx.invoked_subcommand is None:
+        ctx.exit()
+    if verbose:
+        verb = ctx.invoked_subcommand or "COMMAND"
+        raise click.UsageError(f"-v goes behind the command (packer {verb} -v), or with --version")
+    if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 

@@ -13,16 +13,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Bytes(click.ParamType):  # type: ignore[type-arg]
-    """A number of bytes: 256MB, 1GiB, 4096."""
+    """A number of bytes: 256MB, 1GiB, 300000000; below 1 MiB with its unit: 4kB."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Parse what the user wrote."""
-        from packer.configfile import parse_bytes
+        from packer.parsing import parse_shard_size
 
         try:
-            return parse_bytes(value)
+            return parse_shard_size(value)
         except ConfigError as error:
             self.fail(str(error), param, ctx)
 
@@ -75,12 +75,12 @@ def reporting_options(function: F) -> F:
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         option(
             "--progress",
-            type=click.Choice(["auto", "bar", "log", "json", "none"]),
+            type=Name(["auto", "bar", "log", "json", "none"]),
             default="auto",
             help="auto: a bar on a terminal, a line every 30 s elsewhere; json: events on stderr.",
         ),
         click.option("-v", "--verbose", is_flag=True, help="Say more on stderr."),
-        click.option("-q", "--quiet", is_flag=True, help="Warnings and errors only on stderr."),
+        click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors on stderr."),
     ):
         function = decorate(function)
     return function

@@ -12,7 +12,7 @@ import click
 
 from packer import __version__
 from packer.cli._job import batch_job
-from packer.errors import EXIT_BROKEN_PIPE, INTERRUPTS, PackerError, TooManySkipped
+from packer.errors import EXIT_BROKEN_PIPE, INTERRUPTS, PackerError, TooManySkipped, UsageError
 from packer.escape import BACKSLASH, escape
 from packer.reporting import Progress, Reporter
 
@@ -36,14 +36,20 @@ class Running:
 def make_reporter(
     progress: str, *, quiet: bool, verbose: bool = False, unit: str = "images"
 ) -> StderrReporter:
-    """The reporter for --progress, --quiet and --verbose; `unit` is what its progress counts."""
+    """The reporter for --progress, --quiet and --verbose; `unit` is what its progress counts.
+
+    Raises:
+        UsageError: Both --quiet and --verbose.
+    """
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose contradict each other", "use one of them")
     if progress == "auto":
         progress = "bar" if sys.stderr.isatty() else "log"
     if quiet and progress in ("bar", "log"):
         progress = "none"
     kinds = {"bar": BarReporter, "log": LogReporter, "json": JsonReporter, "none": StderrReporter}
     reporter = kinds[progress](quiet=quiet, unit=unit)
-    reporter.verbose = verbose and not quiet
+    reporter.verbose = verbose
     context = click.get_current_context(silent=True)
     running = context.find_object(Running) if context else None
     if context is not None and running is not None:
@@ -66,8 +72,13 @@ class StderrReporter(Reporter):
         self.quiet = quiet
         self.unit = unit
         self.verbose = False
-        self.start = time.monotonic()
+        self.start = self._rates_start = time.monotonic()
         self.last: Progress | None = None
+
+    def start_rates(self) -> float:
+        """Measure rates from now on, not from the command's start; the time in seconds."""
+        self._rates_start = time.monotonic()
+        return self._rates_start
 
     def begin(self, command: str) -> None:
         """Called once, when a command is about to work."""
@@ -112,7 +123,7 @@ class StderrReporter(Reporter):
 
     def _rates(self, progress: Progress) -> tuple[float, float, float]:
         """images/s, MB/s read, seconds to go."""
-        seconds = max(time.monotonic() - self.start, 1e-6)
+        seconds = max(time.monotonic() - self._rates_start, 1e-6)
         rate = progress.fresh / seconds
         left = (progress.total - progress.done) / rate if rate else 0.0
         return rate, progress.read / seconds / 1e6, left

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from packer.cli._reporter import StderrReporter
+from packer.cli._reporter import BarReporter, StderrReporter
 
 if TYPE_CHECKING:
     from packer.manifest import Manifest
@@ -78,6 +79,17 @@ def summarise(result: Result, reporter: StderrReporter) -> None:
             reporter.note(f"{title}: {found}")
     if counts["skipped"]:
         _list_skipped(result.out / LEDGER_NAME, counts["skipped"], reporter)
+
+
+def name_next_steps(result: Result, reporter: StderrReporter) -> None:
+    """Lines to copy, for somebody who sits at a terminal: logs and programs need none."""
+    if not isinstance(reporter, BarReporter) or result.manifest is None:
+        return
+    out, split = os.fspath(result.out), next(iter(result.manifest.splits), "train")
+    reporter.note(f"look at it: packer info {shlex.quote(out)}")
+    reporter.note(
+        f"read it: from packer.reader import PackedDataset; PackedDataset({out!r}, {split!r})"
+    )
 
 
 def _list_skipped(ledger: Path, skipped: int, reporter: StderrReporter) -> None:

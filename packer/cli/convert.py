@@ -18,7 +18,9 @@ from packer import registry
 from packer.cli._job import batch_job
 from packer.cli._options import Bytes, Name, Part, option, reporting_options
 from packer.cli._reporter import StderrReporter, make_reporter
-from packer.cli._summary import as_json, summarise
+from packer.cli._sample import draw_once
+from packer.cli._summary import as_json, name_next_steps, summarise
+from packer.errors import ConfigError
 from packer.options import (
     BACKENDS,
     FILTERS,
@@ -27,6 +29,8 @@ from packer.options import (
     RESIZE_MODES,
     SUBSAMPLINGS,
     ConvertOptions,
+    warnings_of,
+    without_effect,
 )
 
 if TYPE_CHECKING:
@@ -54,15 +58,14 @@ def _image_options(function: F) -> F:
                 "--resize-mode",
                 type=Name(RESIZE_MODES),
                 default="short",
-                help="What gets SIZE: the shorter side, the longer, both (exact, crop, pad).",
+                help="What gets --resize's SIZE: shorter side, longer, both (exact, crop, pad).",
             ),
             option(
-                "--filter",
-                type=Name(FILTERS),
-                default="bicubic",
-                help="Resampling filter, antialiased.",
+                "--filter", type=Name(FILTERS), default="bicubic", help="Of --resize, antialiased."
             ),
-            option("--upscale/--no-upscale", default=True, help="Enlarge smaller pictures."),
+            option(
+                "--upscale/--no-upscale", default=True, help="With --resize: enlarge small ones."
+            ),
             option(
                 "--codec",
                 type=Name(registry.names("codecs")),
@@ -74,7 +77,7 @@ def _image_options(function: F) -> F:
                 "--subsampling",
                 type=Name(SUBSAMPLINGS),
                 default="4:2:0",
-                help="Of jpeg's colours.",
+                help="Of the colours of --codec jpeg.",
             ),
             option(
                 "--reencode",
@@ -86,7 +89,7 @@ def _image_options(function: F) -> F:
                 "--exact-decode",
                 is_flag=True,
                 default=False,
-                help="Never decode at a reduced scale.",
+                help="With --resize: never decode at a reduced scale.",
             ),
             option(
                 "--background",
@@ -115,18 +118,25 @@ def _pack_options(function: F) -> F:
                 default=128,
                 help="Samples in one on-disk batch.",
             ),
-            option("--shard-size", type=Bytes(), default="256MB", help="Bytes a shard comes near."),
+            option(
+                "--shard-size",
+                type=Bytes(),
+                default="256MB",
+                help="Bytes a shard comes near, with unit: 256MB, 1GiB.",
+            ),
             option(
                 "--order",
                 type=Name(ORDERS),
                 default="shuffled",
                 help="Of the samples in the pack.",
             ),
-            option("--seed", type=int, default=0, help="Of the shuffled order."),
+            option("--seed", type=int, default=0, help="Of --order shuffled."),
             option(
-                "--split", metavar="SPEC", help="train=0.8,val=0.2 by hash of the path, or none."
+                "--split",
+                metavar="SPEC",
+                help="By hash of the path, parts sum to 1: train=0.8,val=0.2; or none.",
             ),
-            option("--split-seed", type=int, default=0, help="Of the split."),
+            option("--split-seed", type=int, default=0, help="Of --split."),
             option(
                 "--exclude-class",
                 "exclude_classes",
@@ -181,6 +191,9 @@ def _run_options(function: F) -> F:
                 "--dry-run", is_flag=True, help="Plan, say what would be made, write nothing."
             ),
             click.option(
+                "--check", is_flag=True, help="Look at the options alone; scan and write nothing."
+            ),
+            click.option(
                 "--force",
                 is_flag=True,
                 help="Move an earlier pack away to OUT.old-…, beside the folder where a link leads;"
@@ -219,7 +232,9 @@ def command(ctx: click.Context, /, source: str, **values: Any) -> None:
     given = open_source(source, reporter, values["src"], values["null"])
     options = _options(ctx, given, values)
     try:
-        if values["dry_run"]:
+        if values["check"]:
+            _check(options, values)
+        elif values["dry_run"]:
             _dry_run(given, options, reporter, values)
         else:
             _convert(given, options, reporter, values)
@@ -262,7 +277,20 @@ def _options(ctx: click.Context, given: Input, values: dict[str, Any]) -> Conver
             native = source in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
             value = tuple(map(display_text, value) if native else value)
         chosen[field.name] = value
-    return ConvertOptions(**chosen)
+    options = ConvertOptions(**chosen)
+    _refuse_without_effect(ctx, options)
+    return options
+
+
+def _refuse_without_effect(ctx: click.Context, options: ConvertOptions) -> None:
+    """A flag is written for this one command, so one that changes nothing is a mistake. What comes
+    from the environment or a file may be meant for other commands too: it is warned of.
+    """
+    for name, reason in without_effect(options).items():
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            negated = "no-" if getattr(options, name) is False else ""
+            flag = f"--{negated}{name.replace('_', '-')}"
+            raise ConfigError(f"{flag} has no effect {reason}", "leave it out")
 
 
 def _convert(
@@ -275,7 +303,8 @@ def _convert(
     out = Path(values["out"] or output_folder(given.name, options, Path.cwd()))
     reporter.note(f"source: {given.location}")
     reporter.note(f"output: {out.absolute()}")
-    start = time.monotonic()
+    draw_once(given.source, os.environ, reporter)
+    start = reporter.start_rates()
     result = convert_dataset(
         given,
         out,
@@ -312,6 +341,20 @@ def _summarise(result: ConvertResult, reporter: StderrReporter, seconds: float) 
     if not (result.was_complete or result.restored):
         rate = result.manifest.counts["planned"] / seconds
         reporter.note(f"took {seconds:.1f} s, {rate:,.0f} images/s")
+    name_next_steps(result, reporter)
+
+
+def _check(options: ConvertOptions, values: dict[str, Any]) -> None:
+    """What a conversion would refuse before it scans the source, in a second on any file system."""
+    from packer import formats
+    from packer.imaging import libraries
+    from packer.packing.cluster import require_cluster
+
+    if values["dry_run"]:
+        raise ConfigError("--check and --dry-run contradict each other", "use one of them")
+    libraries.require_converting()
+    formats.require(options.format)
+    require_cluster(options)
 
 
 def _dry_run(
@@ -320,8 +363,14 @@ def _dry_run(
     from packer.packing.job import make_job, output_folder
     from packer.types import display_path
 
+    for warning in warnings_of(options):
+        reporter.warn(warning)
+    draw_once(given.source, os.environ, reporter)
     out = Path(values["out"] or output_folder(given.name, options, Path.cwd()))
     job = make_job(given, options, reporter, out)
+    if options.part is not None:
+        own = len(job.own_shards())
+        reporter.note(f"the plan is that of all parts; this part makes {own} of its shards")
     value = _planned(job)
     if values["as_json"]:
         click.echo(json.dumps(value))

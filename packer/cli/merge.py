@@ -12,7 +12,7 @@ import click
 from packer.cli._job import batch_job
 from packer.cli._options import option, reporting_options
 from packer.cli._reporter import make_reporter
-from packer.cli._summary import as_json, summarise
+from packer.cli._summary import as_json, name_next_steps, summarise
 from packer.errors import MissingShards
 
 
@@ -55,4 +55,5 @@ def command(pack: Path, max_skipped: int | None, **shown: Any) -> None:
         click.echo(json.dumps({"schema": "packer.merge/1", **as_json(result)}))
         return
     summarise(result, reporter)
+    name_next_steps(result, reporter)
     click.echo(display_text(os.fspath(result.out)))

@@ -26,6 +26,8 @@ class Codec(Protocol):
         KIND: What `packer.imaging.sniff` calls its payloads; "" if it knows none.
         FOUR_BYTES: Whether `encode` also takes H×W×4 pixels, of which the fourth byte means
             nothing.
+        OPTIONS: Those of quality, subsampling and reencode (`packer.options.ImageOptions`) that
+            change what is stored.
         MAX_SIDE: Longest side that it can store, in pixels.
         DIVISORS: By what `decode_region` can divide a picture's size, ascending from 1.
     """
@@ -33,6 +35,7 @@ class Codec(Protocol):
     EXTENSION: str
     KIND: str
     FOUR_BYTES: bool
+    OPTIONS: tuple[str, ...]
     MAX_SIDE: int
     DIVISORS: tuple[int, ...]
 

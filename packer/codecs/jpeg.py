@@ -22,6 +22,7 @@ from packer.types import Array, Pixels
 EXTENSION: Final = "jpg"
 KIND: Final = "jpeg"
 FOUR_BYTES: Final = True
+OPTIONS: Final = ("quality", "subsampling", "reencode")
 #: JPEG_MAX_DIMENSION of libjpeg; the format itself ends at 65,535.
 MAX_SIDE: Final = 65_500
 #: Scales at which libjpeg-turbo has fast inverse transforms.

@@ -16,6 +16,7 @@ from packer.types import Pixels
 EXTENSION: Final = "png"
 KIND: Final = "png"
 FOUR_BYTES: Final = False
+OPTIONS: Final = ("reencode",)
 #: Width and height are kept in 32 bits; OpenCV stops here by default (CV_IO_MAX_IMAGE_WIDTH).
 MAX_SIDE: Final = 1 << 20
 DIVISORS: Final = (1,)

@@ -13,13 +13,14 @@ from packer.imaging.cutting import cut_all, is_native
 from packer.imaging.head import Head
 from packer.imaging.pieces import Piece
 from packer.imaging.region import Region
-from packer.options import MAX_SIDE as _MAX_SIDE
 from packer.options import ImageOptions
+from packer.parsing import MAX_SIDE as _MAX_SIDE
 from packer.types import Array, Pixels
 
 EXTENSION: Final = "npy"
 KIND: Final = ""
 FOUR_BYTES: Final = False
+OPTIONS: Final = ()
 MAX_SIDE: Final = _MAX_SIDE
 DIVISORS: Final = (1,)
 #: Pictures in one call, a thread's part of any usual mini-batch: copying one takes 10 µs, as

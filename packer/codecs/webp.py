@@ -17,6 +17,7 @@ from packer.types import Pixels
 EXTENSION: Final = "webp"
 KIND: Final = "webp"
 FOUR_BYTES: Final = False
+OPTIONS: Final = ("quality", "reencode")
 #: Sizes have 14 bits (RFC 9649).
 MAX_SIDE: Final = (1 << 14) - 1
 DIVISORS: Final = (1,)

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from packer import registry
 from packer.errors import MissingDependency
+from packer.installing import install_line
 from packer.types import Field, Sample, ShardLayout
 
 
@@ -72,5 +73,5 @@ def require(name: str) -> None:
 def missing_library(name: str) -> MissingDependency:
     """The error for a format whose library is not there."""
     return MissingDependency(
-        f"this format needs {name}, which is not installed", "pip install 'packer-shards[convert]'"
+        f"this format needs {name}, which is not installed", install_line(name)
     )

@@ -17,6 +17,7 @@ import numpy as np
 
 from packer.errors import MissingDependency
 from packer.imaging.opencv import load_cv2
+from packer.installing import install_only
 from packer.types import Array, Pixels
 
 _Resizer: TypeAlias = Callable[[Pixels, int, int, Pixels | None], Pixels]
@@ -121,9 +122,7 @@ def _pillow_resizer() -> _Resizer:
     try:
         from PIL import Image
     except ImportError:
-        raise MissingDependency(
-            "resizing needs OpenCV or Pillow", "pip install opencv-python-headless"
-        ) from None
+        raise MissingDependency("resizing needs OpenCV or Pillow", install_only("cv2")) from None
 
     def with_pillow(pixels: Pixels, width: int, height: int, out: Pixels | None) -> Pixels:
         image = Image.fromarray(np.ascontiguousarray(pixels))

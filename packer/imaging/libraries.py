@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
-import platform
 import re
 import warnings
 from pathlib import Path
@@ -15,9 +13,8 @@ from typing import Final
 from packer.errors import MissingDependency
 from packer.imaging import cutting, fastresize, pieces, region
 from packer.imaging.opencv import load_cv2
+from packer.installing import install_line, install_only, pip, resizer, version
 
-_INSTALL: Final = "pip install 'packer-shards[convert]'"
-_X86: Final = ("x86_64", "AMD64", "i686")
 # Parts of Pillow that decide bytes, by the names of PIL.features.
 _PILLOW_PARTS: Final = ("libjpeg_turbo", "jpg", "zlib", "libtiff", "webp", "littlecms2")
 # VEX prefix of 256-bit instructions of AVX2 (Intel SDM vol. 2, 2.3.5: map 0F38, L=1, pp=66). A
@@ -33,9 +30,9 @@ def require_converting() -> None:
         MissingDependency: A library is missing or broken; the hint is the line that repairs it.
     """
     import_pillow()
-    for name in ("simplejpeg", "cv2"):
+    for name, hint in (("simplejpeg", install_only), ("cv2", install_line)):
         if importlib.util.find_spec(name) is None:
-            raise MissingDependency(f"converting needs {name}, which is not installed", _INSTALL)
+            raise MissingDependency(f"converting needs {name}, which is not installed", hint(name))
     load_cv2()
 
 
@@ -47,7 +44,9 @@ def import_pillow() -> ModuleType:
     """
     spec = importlib.util.find_spec("PIL")
     if spec is None:
-        raise MissingDependency("converting needs Pillow, which is not installed", _INSTALL)
+        raise MissingDependency(
+            "converting needs Pillow, which is not installed", install_line("PIL")
+        )
     where = spec.origin or ", ".join(spec.submodule_search_locations or ())
     try:
         with warnings.catch_warnings():
@@ -69,7 +68,7 @@ def overlap_warning() -> str:
     Pillow and pillow-simd put their files into the same folder: where both are installed, the one
     that came last is in use, and either's removal breaks the other.
     """
-    installed = [name for name in ("Pillow", "pillow-simd") if _distribution(name)]
+    installed = [name for name in ("Pillow", "pillow-simd") if version(name)]
     if len(installed) < 2:
         return ""
     used = "pillow-simd" if is_simd() else "Pillow, which resizes several times slower"
@@ -77,13 +76,11 @@ def overlap_warning() -> str:
 
 
 def repair_line() -> str:
-    """The shell line that leaves exactly one working Pillow, the fastest for this processor."""
-    clean = "pip uninstall -y pillow pillow-simd && "
-    install = "pip install --no-cache-dir --force-reinstall --no-deps"
-    if platform.machine() not in _X86:
-        return f"{clean}{install} pillow"
-    compiler = 'CC="cc -mavx2" ' if _processor_has_avx2() else ""
-    return f"{clean}{compiler}{install} pillow-simd"
+    """The shell line that leaves exactly one working Pillow, the fastest that can be had here."""
+    clean = f"{pip()} uninstall -y pillow pillow-simd && "
+    install = f"{pip()} install --no-cache-dir --force-reinstall --no-deps {resizer().lower()}"
+    fast = resizer() == "pillow-simd" and _processor_has_avx2()
+    return clean + ('CC="cc -mavx2" ' if fast else "") + install
 
 
 def is_simd() -> bool:
@@ -107,9 +104,8 @@ def versions() -> dict[str, str]:
         "pillow-simd" if is_simd() else "pillow": str(PIL.__version__),
     }
     for part in _PILLOW_PARTS:
-        version = features.version(part)
-        if version:
-            found[f"pillow {part}"] = str(version)
+        if number := features.version(part):
+            found[f"pillow {part}"] = str(number)
     return found
 
 
@@ -129,10 +125,10 @@ def report() -> list[str]:
 
 
 def _simplejpeg_line() -> str:
-    version = _distribution("simplejpeg")
-    if not version:
-        return f"simplejpeg: not installed ({_INSTALL})"
-    return f"simplejpeg {version}: decodes and encodes JPEG, with its own libjpeg-turbo"
+    found = version("simplejpeg")
+    if not found:
+        return f"simplejpeg: not installed ({install_only('simplejpeg')})"
+    return f"simplejpeg {found}: decodes and encodes JPEG, with its own libjpeg-turbo"
 
 
 def _pillow_line() -> str:
@@ -154,6 +150,8 @@ def _pillow_line() -> str:
 
 
 def _opencv_line() -> str:
+    if importlib.util.find_spec("cv2") is None:
+        return f"OpenCV: not installed ({install_line('cv2')})"
     cv2 = load_cv2()
     found = re.search(r"^\s*JPEG:\s*(.+)$", cv2.getBuildInformation(), re.MULTILINE)
     jpeg = found.group(1).strip() if found else "unknown"
@@ -179,14 +177,6 @@ def _pillow_works() -> bool:
     except MissingDependency:
         return False
     return True
-
-
-def _distribution(name: str) -> str:
-    """Version of an installed distribution, "" if there is none of that name."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def _instructions() -> str:

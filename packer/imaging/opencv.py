@@ -9,6 +9,7 @@ from types import ModuleType
 import numpy as np
 
 from packer.errors import ImageError, MissingDependency
+from packer.installing import install_only, pip, version
 from packer.types import Array, Pixels
 
 #: Longest side in pixels that every format can store: WebP's, the shortest of all.
@@ -30,9 +31,7 @@ def load_cv2() -> ModuleType:
     except ImportError as error:
         if "failed to map segment" in str(error):  # it is installed, but memory is missing
             raise
-        raise MissingDependency(
-            f"OpenCV cannot be imported: {error}", "pip install opencv-python-headless"
-        ) from None
+        raise MissingDependency(f"OpenCV cannot be imported: {error}", _repair()) from None
     _silence(cv2)
     if _one_thread:
         _stop_threads(cv2)
@@ -46,6 +45,14 @@ def _silence(cv2: ModuleType) -> None:
         logging.setLogLevel(logging.LOG_LEVEL_SILENT)
     elif hasattr(cv2, "setLogLevel"):
         cv2.setLogLevel(_LOG_LEVEL_SILENT)
+
+
+def _repair() -> str:
+    """The line that helps where cv2 is missing, or there without the libraries of its windows."""
+    if not version("opencv-python"):
+        return install_only("cv2")
+    headless = f"{pip()} uninstall -y opencv-python && {pip()} install opencv-python-headless"
+    return f"apt-get install libgl1 libglib2.0-0, or: {headless}"
 
 
 def keep_to_one_thread() -> None:

@@ -11,7 +11,8 @@ from packer.imaging.decode import Decoded
 from packer.imaging.orient import Box
 from packer.imaging.pil import from_pixels, to_pixels
 from packer.imaging.probe import PIXEL_LIMIT
-from packer.options import MAX_SIDE, ImageOptions
+from packer.options import ImageOptions
+from packer.parsing import MAX_SIDE
 from packer.types import Pixels
 
 Size: TypeAlias = tuple[int, int]

@@ -18,6 +18,7 @@ from typing import Any
 from packer.deferral import Deferral
 from packer.errors import ConfigError, MissingDependency, PackerError, UsageError, WorkerError
 from packer.fsio import remove_if_there, write_temp
+from packer.installing import pip
 from packer.options import ConvertOptions
 from packer.packing import remote
 from packer.packing.job import Job
@@ -75,7 +76,7 @@ def require_cluster(options: ConvertOptions) -> None:
     if importlib.util.find_spec("distributed") is None:
         raise MissingDependency(
             "backend dask needs distributed, which is not installed",
-            "pip install 'packer-shards[dask]'",
+            f"{pip()} install 'packer-shards[dask]'",
         )
 
 

@@ -11,7 +11,6 @@ their numbers.
 from __future__ import annotations
 
 import hashlib
-import re
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import numpy as np
 
 from packer.errors import ConfigError, SourceError, suggestion
 from packer.packing import doubts
+from packer.parsing import parse_split
 from packer.sources import split_name
 from packer.types import NO_LABEL, Array, Listing, display_path, path_bytes
 
@@ -27,7 +27,6 @@ from packer.types import NO_LABEL, Array, Listing, display_path, path_bytes
 LEFT_OUT = -1
 #: A path without such a folder. Minus one is also the last row of a table.
 _NONE = -1
-SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
 #: More classes than any data set has: larger numbers in `.cls` files are of something else, and
 #: every class takes a name in the manifest.
 _MOST_CLASSES = 1_000_000
@@ -122,26 +121,6 @@ def label_candidates(
         warnings=tuple(doubts.warnings(layout, np.flatnonzero(stray))),
         unlabelled=doubts.unlabelled(layout),
     )
-
-
-def parse_split(text: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """ "train=0.8,val=0.2" → (("train", "val"), (0.8, 0.2)).
-
-    Raises:
-        ConfigError: Not of this form, names twice, or fractions that do not add up to 1.
-    """
-    wrong = ConfigError(f"split {text!r} cannot be", "for example train=0.8,val=0.2, or none")
-    pairs = [entry.partition("=") for entry in text.split(",")]
-    names = tuple(name.strip() for name, _, _ in pairs)
-    try:
-        fractions = tuple(float(value) for _, _, value in pairs)
-    except ValueError:
-        raise wrong from None
-    if not all(SPLIT_NAME.fullmatch(name) for name in names) or len(set(names)) < len(names):
-        raise wrong
-    if not all(0 <= fraction <= 1 for fraction in fractions) or abs(sum(fractions) - 1) > 1e-6:
-        raise wrong
-    return names, fractions
 
 
 def split_by_path(paths: Sequence[bytes], fractions: Sequence[float], seed: int) -> Array:

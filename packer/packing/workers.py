@@ -17,6 +17,7 @@ import gc
 import importlib.util
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -31,6 +32,7 @@ from typing import Any, Protocol, TypeVar
 
 from packer.deferral import SIGNALS
 from packer.errors import MissingDependency
+from packer.installing import install_line
 from packer.packing import handover, limits
 
 T = TypeVar("T")
@@ -204,15 +206,16 @@ def usable_cores() -> int:
 
 
 def require_joblib() -> None:
-    """Check that joblib is installed.
+    """Check that joblib is installed, and what it ends processes by: psutil, else pgrep.
 
     Raises:
-        MissingDependency: It is not.
+        MissingDependency: One is missing.
     """
-    if importlib.util.find_spec("joblib") is None:
+    missing = [name for name in ("joblib", "psutil") if importlib.util.find_spec(name) is None]
+    if missing and not (missing == ["psutil"] and shutil.which("pgrep")):
         raise MissingDependency(
-            "working on several cores needs joblib, which is not installed",
-            "pip install 'packer-shards[convert]', or use --jobs 1",
+            f"working on several cores needs {missing[0]}, which is not installed",
+            f"{install_line(missing[0])}; or use --jobs 1",
         )
 
 

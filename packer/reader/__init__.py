@@ -15,6 +15,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from packer.installing import install_only
+
 if TYPE_CHECKING:
     from packer.reader.dataset import PackedDataset
     from packer.reader.loader import Loader
@@ -36,7 +38,17 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    try:
+        home = importlib.import_module(_HOMES[name])
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "torch":
+            raise
+        raise ModuleNotFoundError(
+            f"packer.reader.{name} needs PyTorch, which is not installed ({install_only('torch')};"
+            " PackedDataset works without it)",
+            name="torch",
+        ) from None
+    return getattr(home, name)
 
 
 def __dir__() -> list[str]:

@@ -2,11 +2,13 @@
 
 300 pictures of 12 kinds of things, `NNN.name/NNN_MMMM.jpg`, and among them what data sets have: a
 gray picture, a CMYK one, one turned by its EXIF orientation, a PNG, one cut short; and a stray
-file. Any process can draw any of them from its path alone, so nothing is stored.
+file. Any process can draw any of them from its path alone. `prepare` draws all of them once and
+keeps them in a file.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
@@ -15,8 +17,10 @@ import numpy as np
 
 from packer import fsio, registry
 from packer.errors import ImageError, OutputError
-from packer.imaging import special
+from packer.imaging import libraries, special
 from packer.options import SUBSAMPLINGS, ImageOptions
+from packer.reporting import Reporter
+from packer.sources import _drawings
 from packer.sources._candidates import Candidates
 from packer.sources._scenes import THINGS, Dice, draw
 from packer.types import Listing, Pixels, display_path
@@ -54,6 +58,39 @@ def open_source(location: Path, root: bytes = b"") -> DrawnSource:
 class DrawnSource:
     """The sample's files. Those that were drawn are kept by the process, 10 MB in all."""
 
+    def __init__(self) -> None:
+        self._kept: Path | None = None
+
+    def prepare(self, folder: Path | None, reporter: Reporter) -> None:
+        """Draw all pictures, or find them in `folder`, where an earlier call kept them.
+
+        Args:
+            folder: Of the user's caches; made if it is not there. None: keep nothing.
+            reporter: Hears what is drawn, and where it is kept.
+
+        Raises:
+            MissingDependency: A library that converting needs is not installed.
+        """
+        libraries.require_converting()
+        code = (__file__, *(registry.load("codecs", name).__file__ for name in ("jpeg", "png")))
+        self._kept = None if folder is None else _drawings.file_in(folder, *code)
+        if self._kept is not None and _drawings.holds(self._kept, _catalogue()):
+            reporter.detail(f"the sample's pictures are those in {self._kept}")
+            return
+        reporter.note(f"drawing the sample's {len(_catalogue()) - 1} pictures, once")
+        start = time.monotonic()
+        pictures = {path: _file(path) for path in _catalogue()}
+        drawn = f"drew them in {time.monotonic() - start:.1f} s"
+        if self._kept is None:
+            reporter.note(drawn)
+            return
+        try:
+            _drawings.keep(self._kept, pictures)
+            reporter.note(f"{drawn}; kept for the next time: {self._kept}")
+        except OutputError as error:
+            self._kept = None
+            reporter.note(f"{drawn}; not kept, the next time draws them again: {error.message}")
+
     def scan(
         self,
         litter: Collection[bytes] = (),
@@ -73,7 +110,8 @@ class DrawnSource:
         """See `packer.sources.Source.read`."""
         if path not in _catalogue():
             raise ImageError("unreadable", "the sample has no such file")
-        return _file(path)
+        found = _drawings.kept(self._kept).get(path) if self._kept is not None else None
+        return _file(path) if found is None else found
 
 
 def write_tree(folder: Path) -> None:

@@ -13,6 +13,14 @@ set -euo pipefail
 usage='usage: merge.sh OUT [RERUN]'
 out=${1:?$usage}
 rerun=${2:-sbatch --array=LIST scripts/slurm/convert.sh …}
+# `module load`, `conda activate`: see submit. Such code does not expect -u.
+if [[ -n ${PACKER_SETUP:-} ]]; then
+    set +u
+    # shellcheck source=/dev/null
+    source "$PACKER_SETUP" || { echo "merge: $PACKER_SETUP failed" >&2 && exit 1; }
+    set -euo pipefail
+fi
+
 python=${PACKER_PYTHON:-python3}
 # For the lines of Python below, which must not look for modules in the working directory.
 export PYTHONSAFEPATH=1

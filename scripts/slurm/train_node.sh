@@ -5,6 +5,15 @@ set -euo pipefail
 usage='usage: train_node.sh SCRIPTS PACK [arguments of train_ddp.py]; see train.sh'
 scripts=${1:?$usage} pack=${2:?$usage}
 shift 2
+
+# `module load`, `conda activate`: see submit. Such code does not expect -u.
+if [[ -n ${PACKER_SETUP:-} ]]; then
+    set +u
+    # shellcheck source=/dev/null
+    source "$PACKER_SETUP" || { echo "train_node: $PACKER_SETUP failed" >&2 && exit 1; }
+    set -euo pipefail
+fi
+
 python=${PACKER_PYTHON:-python3}
 
 # Whatever else of this job runs here finds the copy that is there. /dev/shm is memory: its files

@@ -1,6 +1,9 @@
+import contextlib
+import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -9,6 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from packer.cli import _group
+from packer.errors import INTERRUPTS
 
 MakeTree = Callable[..., Path]
 Digest = Callable[[Path], dict[str, str]]
@@ -104,6 +110,26 @@ def test_the_sample_is_converted_and_its_odd_pictures_are_told(run: Run) -> None
     assert run("verify", found.stdout.strip(), "--decode").returncode == 0
 
 
+def test_at_a_terminal_the_next_lines_to_copy_are_told(
+    run: Run, make_tree: MakeTree, tmp_path: Path
+) -> None:
+    make_tree("my photos")
+    found = run("convert", "my photos", "--progress", "bar")
+    out = found.stdout.removesuffix("\n")
+    look, read = (
+        next(line.partition(start)[2] for line in found.stderr.splitlines() if start in line)
+        for start in ("look at it: ", "read it: ")
+    )
+    arguments = shlex.split(look)
+    assert arguments == ["packer", "info", out]
+    assert run(*arguments[1:]).returncode == 0
+    read = f"{read.partition('; ')[0]}; print(len({read.partition('; ')[2]}))"
+    done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, check=True)
+    assert done.stdout == "24\n"
+    for quiet in (["--progress", "bar", "-q"], ["--progress", "log"]):
+        assert "look at it" not in run("convert", "my photos", *quiet).stderr
+
+
 def test_a_log_file_has_few_lines_and_no_carriage_returns(run: Run, make_tree: MakeTree) -> None:
     """CL10."""
     make_tree(each=40)
@@ -160,6 +186,84 @@ def test_signals_stop_cleanly_and_the_same_command_goes_on(
     assert kept.items() <= {p: p.stat().st_ino for p in tmp_path.glob("pack/*.tar")}.items()
     assert run(*arguments[:-1], "fresh").returncode == 0
     assert digest_tree(tmp_path / "pack") == digest_tree(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--quality", "90", "--codec", "png"], "--quality has no effect with codec png"),
+        (["--subsampling", "4:4:4", "--codec", "webp"], "--subsampling has no effect with codec"),
+        (["--filter", "box"], "--filter has no effect without resize"),
+        (["--resize-mode", "crop"], "--resize-mode has no effect without resize"),
+        (["--no-upscale"], "--no-upscale has no effect without resize"),
+        (["--exact-decode"], "--exact-decode has no effect without resize"),
+        (["--seed", "1", "--order", "sorted"], "--seed has no effect with order sorted"),
+        (["--split-seed", "1"], "--split-seed has no effect without a split"),
+        (["--jobs", "3", "--backend", "sequential"], "--jobs has no effect with backend"),
+        (["--scheduler", "tcp://a:1"], "--scheduler has no effect without backend dask"),
+        (["--merge-when-complete"], "--merge-when-complete has no effect without a part"),
+        (["--max-skipped", "3", "--on-error", "fail"], "--max-skipped has no effect with on-error"),
+        (["--quiet", "--verbose"], "--quiet and --verbose contradict each other"),
+        (["--shard-size", "256"], "write 256MB for megabytes, or 256B if bytes are meant"),
+        (["--split", "train=80,val=20"], "its parts must sum to 1, and their sum is 100"),
+        (["--split", "train=80,val=20"], "did you mean train=0.8,val=0.2?"),
+        (["--format", "webdataset"], "did you mean 'tar'?"),
+        (["--format", "h5"], "did you mean 'hdf5'?"),
+        (["--progress", "jsn"], "did you mean 'json'?"),
+    ],
+    ids=" ".join,
+)
+def test_a_flag_that_changes_nothing_or_is_not_understood_is_refused(
+    flags: list[str], said: str, make_tree: MakeTree, tmp_path: Path
+) -> None:
+    make_tree(each=1)
+    arguments = ["convert", os.fspath(tmp_path / "photos"), "-o", os.fspath(tmp_path / "out")]
+    code, text = called([*arguments, *flags])
+    assert (code, said in text) == (2, True), text
+    assert not (tmp_path / "out").exists()
+
+
+def called(arguments: list[str]) -> tuple[int, str]:
+    """Exit code and messages of the command line, run in this process: dozens of cases."""
+    stderr, handlers = io.StringIO(), [signal.getsignal(number) for number in INTERRUPTS]
+    with contextlib.redirect_stderr(stderr):
+        code = _group.run(arguments)
+    for number, handler in zip(INTERRUPTS, handlers, strict=True):
+        signal.signal(number, handler)
+    return code, stderr.getvalue()
+
+
+def test_check_looks_at_the_options_and_at_nothing_else(make_tree: MakeTree) -> None:
+    tree = make_tree(each=1)
+    (tree / "001.class0" / "001_0001.jpg").unlink()  # a scan would find little, and say so
+    arguments = ["convert", os.fspath(tree), "-o", os.fspath(tree / "out"), "--check"]
+    assert called([*arguments, "--part", "0/4", "--split", "train=0.8,val=0.2", "-q"]) == (0, "")
+    for wrong in (["--backend", "dask"], ["--dry-run"], ["--codec", "raw"]):
+        assert called([*arguments, *wrong])[0] == 2
+    assert called(["convert", os.fspath(tree / "no"), "--check"])[0] == 2
+    assert not (tree / "out").exists()
+
+
+@pytest.mark.parametrize("place", ["environment", "config"])
+def test_what_changes_nothing_is_warned_of_where_other_commands_may_need_it(
+    place: str, run: Run, make_tree: MakeTree, tmp_path: Path
+) -> None:
+    make_tree()
+    (tmp_path / "mine.yaml").write_text("quality: 70\nseed: 5\n")
+    config = ["--config", "mine.yaml"] if place == "config" else []
+    env = {} if place == "config" else {"PACKER_QUALITY": "70", "PACKER_SEED": "5"}
+    warning = "packer: warning: quality 70 has no effect with codec png\n"
+    for dry in ([], ["--dry-run"]):
+        found = run("convert", "photos", "--codec", "png", *config, *dry, **env)
+        assert (found.returncode, found.stderr.count("warning: ")) == (0, 1), found.stderr
+        assert warning in found.stderr
+    found = run("convert", "photos", "-o", "usual", *config, **env)
+    assert (found.returncode, found.stderr.count("warning: ")) == (0, 0), found.stderr
+
+
+def test_the_samples_own_split_goes_by_its_seed(run: Run) -> None:
+    found = run("convert", "sample", "--split-seed", "3", "--dry-run")
+    assert (found.returncode, "no effect" in found.stderr) == (0, False), found.stderr
 
 
 def test_two_runs_on_one_output(run: Run, make_tree: MakeTree, tmp_path: Path) -> None:

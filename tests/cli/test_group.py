@@ -35,6 +35,7 @@ def test_version(run: Run) -> None:
     assert run("--version").stdout == f"packer {__version__}\n"
     report = run("--version", "-v").stdout.lower()
     assert all(name in report for name in ("simplejpeg", "opencv", "pillow", "libjpeg"))
+    assert run("--version", "convert", "x").stdout == f"packer {__version__}\n"  # and no more
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,9 @@ def test_version(run: Run) -> None:
         (["convert", "x", "--shard-size", "many"], "many"),
         (["convert", "x", "--part", "2/2"], "K from 0 to N-1"),
         (["convert", "nowhere"], "nowhere: no such folder, archive or recipe"),
+        (["-v", "convert", "x"], "packer convert -v"),
+        (["-v"], "packer COMMAND -v"),
+        (["list"], "did you mean 'ls'?"),
         (["convert", "caltech265"], "did you mean 'caltech256'?"),
         (["convert", "x", "--config", "nfss"], "did you mean 'nfs'?"),
         (["info", "nowhere"], "nowhere: no such folder"),

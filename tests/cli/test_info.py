@@ -22,7 +22,7 @@ def test_info_says_what_is_in_a_pack(run: Run, make_tree: MakeTree) -> None:
 
 def test_info_says_that_a_pack_is_a_part_of_another(run: Run, make_tree: MakeTree) -> None:
     make_tree()
-    arguments = ("--batch-size", 2, "--shard-size", 4000, "--jobs", 1)
+    arguments = ("--batch-size", 2, "--shard-size", "4kB", "--jobs", 1)
     pack = run("convert", "photos", *arguments).stdout.strip()
     assert "excerpt" not in run("info", pack).stdout
     staged = run("stage", pack, "disk", "--fraction", "0.3").stdout.strip()

@@ -49,6 +49,7 @@ def test_says_what_it_is(codec: Codec) -> None:
     assert codec.EXTENSION.lower().strip(".") == codec.EXTENSION
     assert codec.KIND == "" or codec.KIND in EXTENSIONS
     assert codec.MAX_SIDE >= 16_383
+    assert set(codec.OPTIONS) <= {"quality", "subsampling", "reencode"}
 
 
 def test_round_trip(name: str, codec: Codec, options: ImageOptions, picture: Pixels) -> None:

@@ -87,7 +87,7 @@ class Driver:
         self._folder = Path(folder)
         self._extension = registry.load("formats", format_name).EXTENSION
         self._command = [
-            "convert", source, "--resize", "24", "--batch-size", "4", "--shard-size", "1",
+            "convert", source, "--resize", "24", "--batch-size", "4", "--shard-size", "1B",
             "--format", format_name, "--quiet",
         ]  # fmt: skip
         whole = self._folder / "whole"

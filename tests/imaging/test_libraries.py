@@ -18,9 +18,10 @@ import pytest
 import simplejpeg
 
 import packer
+from packer import installing
 from packer.imaging import cutting, fastresize, libraries, pieces, region
 
-_REPAIR = "pip uninstall -y pillow pillow-simd"
+_REPAIR = f"{sys.executable} -m pip uninstall -y pillow pillow-simd"
 
 
 def _run(code: str, site: Path, *, alone: bool) -> str:
@@ -126,7 +127,13 @@ def test_what_is_missing_is_named_with_the_line_that_installs_it(
     names = {"numpy", "simplejpeg", "cv2", "PIL"} - {missing}
     first = _run(_REQUIRE, _site(tmp_path / "site", names), alone=True).splitlines()[0]
     assert "not installed" in first
-    assert first.endswith("(pip install 'packer-shards[convert]')")
+    assert first.endswith(f"({install_line(missing, tmp_path / 'site')})")
+
+
+def install_line(module: str, site: Path) -> str:
+    """Of that environment."""
+    code = f"from packer.installing import install_line; print(install_line({module!r}))"
+    return _run(code, site, alone=True).strip()
 
 
 def test_two_pillows_are_warned_of_once_with_the_repair_line(tmp_path: Path) -> None:
@@ -147,17 +154,24 @@ def test_one_pillow_is_nothing_to_warn_of() -> None:
     assert libraries.overlap_warning() == ""
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="pillow-simd is for x86")
-def test_the_repair_line_fits_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(not installing.is_x86(), reason="pillow-simd is for x86")
+def test_the_repair_line_fits_processor_and_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    pip = f"{sys.executable} -m pip"
     monkeypatch.setattr(libraries, "_processor_has_avx2", lambda: True)
+    monkeypatch.setattr(installing, "can_compile", lambda: True)
     assert libraries.repair_line() == (
-        'pip uninstall -y pillow pillow-simd && CC="cc -mavx2" pip install --no-cache-dir'
+        f'{pip} uninstall -y pillow pillow-simd && CC="cc -mavx2" {pip} install --no-cache-dir'
         " --force-reinstall --no-deps pillow-simd"
     )
     monkeypatch.setattr(libraries, "_processor_has_avx2", lambda: False)
     assert "mavx2" not in libraries.repair_line()
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert libraries.repair_line().endswith("--no-deps pillow")
+    for module, name, value in (
+        (installing, "can_compile", False),
+        (platform, "machine", "aarch64"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, lambda value=value: value)
+            assert libraries.repair_line().endswith("--no-deps pillow")
 
 
 _READ = """
@@ -189,5 +203,5 @@ def test_reading_needs_numpy_and_simplejpeg_alone(tmp_path: Path) -> None:
     lines = _run(_READ, site, alone=True).splitlines()
     assert lines[:2] == ["(6, 9, 3)", "(6, 9, 3)"]
     assert len(lines) == 5
-    assert all(line.endswith("(pip install opencv-python-headless)") for line in lines[2:4])
+    assert all(line.endswith("-m pip install opencv-python-headless)") for line in lines[2:4])
     assert lines[4] == "False False"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import ConfigError, SourceError
-from packer.packing.labels import LEFT_OUT, Labelling, label_candidates, parse_split, split_by_path
+from packer.packing.labels import LEFT_OUT, Labelling, label_candidates, split_by_path
 from packer.types import ClassNumbers, Listing
 
 
@@ -111,14 +111,6 @@ def test_excluding_the_last_class_moves_no_number() -> None:
     assert labelling.label.tolist()[:2] == [0, 1]
     with pytest.raises(ConfigError, match=r"'257.cluter'.*did you mean '257.clutter'"):
         label_candidates(listing, exclude=["257.cluter"])
-
-
-@pytest.mark.parametrize(
-    "text", ["", "train", "train=2", "train=0.5,val=0.4", "a=0.5,a=0.5", "a/b=1", "train=x", "=1"]
-)
-def test_splits_that_cannot_be(text: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be"):
-        parse_split(text)
 
 
 def test_a_split_source_refuses_another_split() -> None:

@@ -5,7 +5,10 @@ import sys
 import time
 from pathlib import Path
 
-from packer.packing.workers import ProcessWorkers, ThreadWorkers, usable_cores
+import pytest
+
+from packer.errors import MissingDependency
+from packer.packing.workers import ProcessWorkers, ThreadWorkers, require_joblib, usable_cores
 
 
 def _blocked(task: int) -> list[str]:
@@ -74,6 +77,22 @@ def test_workers_end_with_a_parent_that_is_killed() -> None:
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < end:
         time.sleep(0.05)
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.parametrize("pgrep", [False, True])
+def test_without_psutil_and_pgrep_joblib_cannot_end_its_workers(
+    pgrep: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It would print a traceback for each, on images without procps."""
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if pgrep:
+        (tmp_path / "pgrep").write_text("#!/bin/sh\n")
+        (tmp_path / "pgrep").chmod(0o755)
+        require_joblib()
+        return
+    with pytest.raises(MissingDependency, match=r"needs psutil.* -m pip install psutil; or use"):
+        require_joblib()
 
 
 def test_cores_are_counted_by_affinity() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -201,7 +203,9 @@ def test_killed_and_resumed_on_other_ranks(
 
 
 def test_the_example_trains_and_goes_on(build_pack: Any, tmp_path: Path) -> None:
-    """scripts/train_ddp.py under torchrun: 2 ranks for an epoch, then 1 rank for another."""
+    """scripts/train_ddp.py under torchrun: 2 ranks for an epoch, 1 rank for another; the first
+    without a split to test with.
+    """
     built = build_pack([[8, 8], [8, 5]], codec="jpeg", sizes=[(80, 70), (64, 90)])
     output = ""
     for world, epochs in ((2, 1), (1, 2), (2, 2)):
@@ -209,7 +213,8 @@ def test_the_example_trains_and_goes_on(build_pack: Any, tmp_path: Path) -> None
             [
                 *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
                 *("--nproc-per-node", str(world), ROOT / "scripts" / "train_ddp.py", built.root),
-                *("--checkpoint", tmp_path / "run.pt", "--epochs", str(epochs), "--val", "train"),
+                *("--checkpoint", tmp_path / "run.pt", "--epochs", str(epochs)),
+                *(("--val", "train") if epochs > 1 else ()),
                 *("--global-batch-size", "8", "--every", "2", "--size", "48", "--workers", "1"),
             ],
             check=False,
@@ -220,5 +225,52 @@ def test_the_example_trains_and_goes_on(build_pack: Any, tmp_path: Path) -> None
         )
         assert done.returncode == 0, done.stderr
         output += done.stdout
-    lines = output.splitlines()
+    first, *lines = output.splitlines()
+    assert first.startswith("training without tests, as the pack has no split 'val'")
     assert [line.split(", loss")[0] for line in lines] == ["epoch 0: 3 steps", "epoch 1: 3 steps"]
+    assert ["right" in line for line in lines] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--epochs", "0"], "--epochs: 0 is less than 1"),
+        (["--global-batch-size", "x"], "--global-batch-size: invalid"),
+        (["--batch-size", "8"], "unrecognized arguments: --batch-size"),
+        (["--checkpoint", "no/run.pt"], "--checkpoint: there is no folder"),
+    ],
+)
+def test_the_example_refuses_wrong_arguments(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """With --check as without it; right ones are taken although there is no pack yet."""
+    script = str(ROOT / "scripts" / "train_ddp.py")
+    for check in ([], ["--check"]):
+        monkeypatch.setattr(sys, "argv", [script, "no pack yet", *arguments, *check])
+        with pytest.raises(SystemExit) as caught:
+            runpy.run_path(script, run_name="__main__")
+        assert caught.value.code == 2
+        assert said in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", [script, "no pack yet", "--epochs", "2", "--check"])
+    runpy.run_path(script, run_name="__main__")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_example_names_the_splits_that_there_are(build_pack: Any) -> None:
+    example = runpy.run_path(str(ROOT / "scripts" / "train_ddp.py"))
+    options = argparse.Namespace(pack=build_pack([[8, 8]]).root, val="valid")
+    with pytest.raises(SystemExit, match="has no split 'valid', only train"):
+        example["validation_split"](options)
+    options.val = "train"
+    assert example["validation_split"](options) == "train"
+
+
+def test_the_example_keeps_the_global_batch_size(
+    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = runpy.run_path(str(ROOT / "scripts" / "train_ddp.py"))
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 3)
+    built = build_pack([[8, 8]], codec="jpeg", sizes=[(80, 70)])
+    options = argparse.Namespace(pack=built.root, size=32, global_batch_size=8)
+    with pytest.raises(SystemExit, match="--global-batch-size 8 cannot be divided among 3 ranks"):
+        example["stream_of"](options, "train")

@@ -13,10 +13,18 @@ import pytest
 
 SCRIPTS = Path(__file__).parent.parent.parent / "scripts"
 
-# Notes its arguments. With STUB_RUN it also runs the script at once, as SLURM would some time, but
+# Notes its arguments. With --test-only it says whether a node of STUB_CPUS CPUs could do the job,
+# and notes nothing. With STUB_RUN it also runs the script at once, as SLURM would some time, but
 # for the task STUB_LOST of an array, which ends without having done anything.
 SBATCH = """
 import os, pathlib, subprocess, sys
+cpus = [int(word.partition("=")[2]) for word in sys.argv if word.startswith("--cpus-per-task=")]
+if "--test-only" in sys.argv:
+    if "--partition=nope" in sys.argv:
+        sys.exit("allocation failure: Invalid partition name specified")
+    if cpus and cpus[-1] > int(os.environ.get("STUB_CPUS", 8)):
+        sys.exit("allocation failure: Requested node configuration is not available")
+    sys.exit(0)
 notes = pathlib.Path(os.environ["STUB_NOTES"])
 number = 100 + len(list(notes.glob("sbatch-*")))
 note(f"sbatch-{number}")

@@ -57,7 +57,15 @@ def test_shellcheck_finds_nothing(name: str) -> None:
     assert (found.returncode, found.stdout) == (0, "")
 
 
-def test_submit_chains_three_jobs(cluster: Cluster) -> None:
+@pytest.fixture
+def photos(cluster: Cluster) -> Path:
+    """An empty source: it is looked for before anything is submitted, but not into."""
+    folder = cluster.folder / "my photos"
+    folder.mkdir()
+    return folder
+
+
+def test_submit_chains_three_jobs(cluster: Cluster, photos: Path) -> None:
     found = cluster.bash(
         SLURM / "submit", "--train=--epochs 3 --val val",
         "8", "./my photos", "out", "--resize", "64",
@@ -66,7 +74,7 @@ def test_submit_chains_three_jobs(cluster: Cluster) -> None:
     assert found.returncode == 0, found.stderr
     assert found.stdout == "convert 100\nmerge 101\ntrain 102\n"
     assert cluster.called("sbatch-100")["arguments"] == [
-        "--parsable", "--array=0-7", "--time=60", "--mem=4G",
+        "--parsable", "--cpus-per-task=4", "--array=0-7", "--time=60", "--mem=4G",
         str(SLURM / "convert.sh"), "8", "./my photos", "out", "--resize", "64",
     ]  # fmt: skip
     merge = cluster.called("sbatch-101")["arguments"]
@@ -97,8 +105,105 @@ def test_submit_refuses_wrong_usage(cluster: Cluster, words: list[str]) -> None:
     assert not list(cluster.notes.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("words", "variables", "said"),
+    [
+        (["--train=--batch-size 3", "3", "./my photos", "out"], {}, "arguments: --batch-size"),
+        (["3", "./my photos", "out", "--reszie", "64"], {}, "--reszie"),
+        (["3", "./my photos", "out", "--codec", "jpg"], {}, "did you mean 'jpeg'?"),
+        (["3", "./my photos", "out", "--filter", "box"], {}, "--filter has no effect"),
+        (["3", "./my photos", "out", "--split", "8,2"], {}, "train=0.8,val=0.2"),
+        (["3", "./nowhere", "out"], {}, "nowhere"),
+        (["3", "./my photos", "out"], {"PACKER_SHARD_SIZE": "256"}, "write 256MB"),
+        (["3", "./my photos", "out"], {"PACKER_PYTHON": "no-python"}, "no-python"),
+        (["3", "./my photos", "out"], {"PACKER_SETUP": "no-file"}, "no-file: no such file"),
+        (["3", "./my photos", "out"], {"PACKER_SETUP": "bad.sh"}, "bad.sh failed"),
+        (
+            ["3", "./my photos", "out"],
+            {"PACKER_SBATCH_CONVERT": "--cpus-per-task=9"},
+            "node configuration is not available",
+        ),
+        (
+            ["3", "./my photos", "out"],
+            {"PACKER_SBATCH_MERGE": "--partition=nope"},
+            "no node takes the merge job",
+        ),
+    ],
+    ids=str,
+)
+def test_what_a_job_would_refuse_is_refused_before_any_is_submitted(
+    cluster: Cluster, photos: Path, words: list[str], variables: dict[str, str], said: str
+) -> None:
+    (cluster.folder / "bad.sh").write_text("false\n")
+    found = cluster.bash(SLURM / "submit", *words, **variables)
+    assert (found.returncode, found.stdout) == (2, ""), found.stderr
+    assert said in found.stderr
+    assert not list(cluster.notes.iterdir())
+    if "PACKER_SETUP" not in variables or "bad" in variables["PACKER_SETUP"]:
+        assert "nothing was submitted; --no-check" in found.stderr.splitlines()[-1]
+
+
+def test_submit_can_be_told_not_to_look(cluster: Cluster) -> None:
+    found = cluster.bash(SLURM / "submit", "--no-check", "3", "elsewhere", "out", STUB_CPUS="0")
+    assert found.returncode == 0, found.stderr
+    assert cluster.called("sbatch-100")["arguments"][:2] == ["--parsable", "--array=0-2"]
+    assert "--array=LIST --no-check 3 " in cluster.called("sbatch-101")["arguments"][-1]
+
+
+@pytest.mark.parametrize(("largest", "cpus"), [("8", "4"), ("4", "4"), ("3", "2"), ("1", "1")])
+def test_a_part_gets_no_more_cpus_than_a_node_has(
+    cluster: Cluster, photos: Path, largest: str, cpus: str
+) -> None:
+    found = cluster.bash(SLURM / "submit", "3", "./my photos", "out", STUB_CPUS=largest)
+    assert found.returncode == 0, found.stderr
+    assert cluster.called("sbatch-100")["arguments"][1] == f"--cpus-per-task={cpus}"
+    assert (f"it gets {cpus}" in found.stderr) == (cpus != "4")
+
+
+def test_cpus_that_were_asked_for_win(cluster: Cluster, photos: Path) -> None:
+    asked = {"PACKER_SBATCH_CONVERT": "--cpus-per-task=7"}
+    assert cluster.bash(SLURM / "submit", "3", "./my photos", "out", **asked).returncode == 0
+    arguments = cluster.called("sbatch-100")["arguments"]
+    assert [word for word in arguments if "cpus" in word][-1] == "--cpus-per-task=7"
+
+
+def test_every_job_begins_with_the_users_setup(
+    cluster: Cluster, photos: Path, make_tree: MakeTree
+) -> None:
+    """As modules and conda do it: variables, functions, and no care for `set -u`. The file lies
+    beside the working directory, where jobs may not start.
+    """
+    make_tree("work dir/photos", each=2)
+    (cluster.folder / "my setup.sh").write_text(
+        f'export PACKER_PYTHON={sys.executable}$EMPTY\necho "set up by $0"\nset +e +o pipefail\n'
+    )
+    setup = {"PACKER_SETUP": "my setup.sh", "PACKER_PYTHON": "no-python"}
+    words = [SLURM / "submit", "1", "./photos", "out", "--resize", "48"]
+    found = cluster.bash(*words, **setup, STUB_RUN="1")
+    assert found.returncode == 0, found.stderr
+    assert found.stdout == "convert 100\nmerge 101\n"
+    assert "set up by " in found.stderr  # for the check of the options
+    for job, script in (("100", "convert.sh"), ("101", "merge.sh")):
+        log = (cluster.folder / f"job-{job}.log").read_text()
+        assert f"{script}\n" in log.partition("set up by ")[2], log
+        assert " done: " in log.splitlines()[-1]
+    given = cluster.called("sbatch-100")["environment"]["PACKER_SETUP"]
+    assert given == str(cluster.folder / "my setup.sh")
+
+
+@pytest.mark.parametrize("name", ["convert.sh", "merge.sh", "train_node.sh"])
+def test_a_setup_that_fails_ends_the_job(cluster: Cluster, name: str) -> None:
+    (cluster.folder / "bad.sh").write_text("false\n")
+    task = {"SLURM_ARRAY_TASK_ID": "0", "PACKER_PYTHON": "stub-python", "PACKER_SETUP": "bad.sh"}
+    found = cluster.bash(SLURM / name, "1", "photos", "out", **task)
+    assert found.returncode == 1
+    assert found.stderr == f"{name.removesuffix('.sh')}: bad.sh failed\n"
+    assert not list(cluster.notes.iterdir())
+
+
 def test_submit_stops_where_sbatch_fails(cluster: Cluster) -> None:
-    found = cluster.bash(SLURM / "submit", "--train=", "3", "photos", "out", STUB_FAILS="101")
+    words = ["--no-check", "--train=", "3", "photos", "out"]
+    found = cluster.bash(SLURM / "submit", *words, STUB_FAILS="101")
     assert found.returncode == 1
     assert found.stdout == "convert 100\n"
     assert "no such partition" in found.stderr
@@ -167,7 +272,13 @@ def test_the_number_of_parts_is_not_that_of_the_submission(cluster: Cluster) -> 
 
 
 @pytest.mark.parametrize(
-    ("variables", "jobs"), [({}, "1"), ({"PACKER_JOBS": "3", "SLURM_CPUS_PER_TASK": "6"}, "3")]
+    ("variables", "jobs"),
+    [
+        ({}, "1"),
+        ({"SLURM_CPUS_ON_NODE": "5"}, "5"),
+        ({"SLURM_CPUS_PER_TASK": "6", "SLURM_CPUS_ON_NODE": "64"}, "6"),
+        ({"PACKER_JOBS": "3", "SLURM_CPUS_PER_TASK": "6"}, "3"),
+    ],
 )
 def test_jobs_are_the_tasks_cpus_unless_said(
     cluster: Cluster, variables: dict[str, str], jobs: str

@@ -12,7 +12,8 @@ from PIL import Image, ImageOps
 
 from packer import recipe, registry, sources
 from packer.errors import ImageError, OutputError
-from packer.sources import drawn
+from packer.reporting import Reporter
+from packer.sources import _drawings, drawn
 from packer.types import Listing
 
 LITTER = (b"008.heart/RENAME2",)
@@ -125,3 +126,63 @@ def test_written_out_it_is_the_same_source(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="already there with other content"):
         drawn.write_tree(tmp_path / "s")
     assert kept.read_bytes() == b"mine"
+
+
+class Told(Reporter):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_it_is_drawn_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, listing = sample()  # drawn already by this process: this test draws nothing
+    told, first = Told(), drawn.DrawnSource()
+    first.prepare(tmp_path, told)
+    (kept,) = tmp_path.iterdir()
+    assert told.notes[0] == "drawing the sample's 300 pictures, once"
+    assert told.notes[1].endswith(f"kept for the next time: {kept}")
+    before = kept.stat()
+
+    monkeypatch.setattr(drawn, "_file", None)  # drawing anything would fail
+    told, second = Told(), drawn.DrawnSource()
+    second.prepare(tmp_path, told)
+    assert told.notes == []
+    again = second.scan(LITTER)
+    assert (again.paths, again.sizes.tolist()) == (listing.paths, listing.sizes.tolist())
+    monkeypatch.undo()
+    assert all(second.read(path) == source.read(path) for path in listing.paths)
+    assert pickle.loads(pickle.dumps(second)).read(listing.paths[7]) == source.read(
+        listing.paths[7]
+    )
+    assert kept.stat() == before
+
+    kept.unlink()  # while it is in use
+    gone: drawn.DrawnSource = pickle.loads(pickle.dumps(second))
+    _drawings.kept.cache_clear()
+    assert gone.read(listing.paths[7]) == source.read(listing.paths[7])
+
+
+def test_two_processes_that_draw_at_once_keep_one_file(tmp_path: Path) -> None:
+    sample()
+    with get_context("fork").Pool(2) as pool:
+        pool.map(prepare, [tmp_path] * 2)
+    (kept,) = tmp_path.iterdir()
+    assert len(_drawings.kept(kept)) == 301
+
+
+def prepare(folder: Path) -> None:
+    drawn.DrawnSource().prepare(folder, Told())
+
+
+def test_without_a_place_it_is_drawn_and_that_is_told(tmp_path: Path) -> None:
+    source, listing = sample()
+    (tmp_path / "file").write_text("")
+    for folder, said in ((tmp_path / "file", "not kept, the next time draws"), (None, "drew them")):
+        told, made = Told(), drawn.DrawnSource()
+        made.prepare(folder, told)
+        assert said in told.notes[1]
+        assert made.read(listing.paths[3]) == source.read(listing.paths[3])

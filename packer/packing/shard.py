@@ -19,14 +19,13 @@ from packer.columns import (
 from packer.errors import OutputError
 from packer.formats import ShardWriter
 from packer.fsio import (
-    is_own_temp,
     output_errors,
     publish,
     publish_over,
     remove_if_there,
     sha256_file,
 )
-from packer.naming import temp_path
+from packer.naming import is_own_temp, temp_path
 from packer.types import Field, Sample
 
 #: Folder in the output that holds everything unfinished.

@@ -294,33 +294,50 @@ def test_a_pack_that_cannot_be_written_to(packed: Callable[..., Packed]) -> None
     assert not pack.shard(1).exists()
 
 
-def _kill_when(command: list[str], there: Callable[[], bool]) -> int:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None and not there():
-        pass
-    process.send_signal(signal.SIGKILL)
-    return process.wait()
+#: `packer convert`, killed when it is about to publish for the n-th time in one of its modules.
+_KILLED = """
+import os, signal, sys
+from packer import restore
+from packer.cli import _group
+from packer.packing import shard
+
+module, name = {"shard": (shard, "publish"), "beside": (restore, "publish_bytes")}[sys.argv[1]]
+left, real = int(sys.argv[2]), getattr(module, name)
+
+def publish(*arguments):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments)
+
+setattr(module, name, publish)
+_group.run(sys.argv[3:])
+"""
 
 
+@pytest.mark.parametrize(("where", "count"), [("shard", 2), ("beside", 1)])
 def test_killed_in_between_the_same_command_goes_on(
-    packed: Callable[..., Packed], tmp_path: Path
+    packed: Callable[..., Packed], where: str, count: int
 ) -> None:
     pack = packed()
-    out = str(pack.out)
-    command = [
-        sys.executable, "-m", "packer", "convert", str(pack.source), "-o", out, "--resize", "24",
-        "--batch-size", "4", "--shard-size", "1000", "--split", "train=0.7,val=0.3", "-j", "1",
+    arguments = [
+        "convert", str(pack.source), "-o", str(pack.out), "--resize", "24", "--batch-size", "4",
+        "--shard-size", "1000", "--split", "train=0.7,val=0.3", "-j", "1",
     ]  # fmt: skip
     shards = sorted(pack.out.glob("*.tar"))
-    for count in (1, len(shards) - 1):
-        for path in (*shards, pack.out / "val.index", pack.out / "skipped.jsonl"):
-            path.unlink(missing_ok=True)
-        killed = _kill_when(command, lambda n=count: sum(s.exists() for s in shards) >= n)  # type: ignore[misc]
-        assert killed == -signal.SIGKILL
-        made = {path: path.stat().st_ino for path in shards if path.exists()}
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout) == (0, f"{out}\n"), done.stderr
-        assert "the pack is whole again" in done.stderr
-        assert {path: path.stat().st_ino for path in made} == made
-        assert pack.now() == pack.before
-        assert not (pack.out / ".packer").exists()
+    for path in (*shards, pack.out / "val.index", pack.out / "skipped.jsonl"):
+        path.unlink()
+    command = [sys.executable, "-c", _KILLED, where, str(count), *arguments]
+    killed = subprocess.run(command, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    made = {path: path.stat().st_ino for path in shards if path.exists()}
+    assert len(made) == (count if where == "shard" else len(shards))
+    done = subprocess.run(
+        [sys.executable, "-m", "packer", *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"{pack.out}\n"), done.stderr
+    assert "the pack is whole again" in done.stderr
+    assert {path: path.stat().st_ino for path in made} == made
+    assert pack.now() == pack.before
+    assert not (pack.out / ".packer").exists()

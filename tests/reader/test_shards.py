@@ -85,7 +85,7 @@ def test_a_swapped_shard_is_refused_at_its_first_read(
     with pytest.raises(DamageError, match=r"train-000001.*train\.index.*swapped") as caught:
         files.read(1, 9000, 10)
     assert "packer verify" in caught.value.hint
-    assert "convert again" in caught.value.hint
+    assert "copy it again" in caught.value.hint
 
 
 def test_a_shard_that_disappears_is_missing(build_pack: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from packer.cli._job import batch_job
 from packer.cli._options import Bytes, Name, Part, option, reporting_options
 from packer.cli._reporter import StderrReporter, make_reporter
 from packer.cli._sample import draw_once
+from packer.cli._source import open_source
 from packer.cli._summary import as_json, name_next_steps, summarise
 from packer.errors import ConfigError
 from packer.options import (
@@ -240,27 +240,6 @@ def command(ctx: click.Context, /, source: str, **values: Any) -> None:
             _convert(given, options, reporter, values)
     finally:
         reporter.close()
-
-
-def open_source(source: str, reporter: StderrReporter, src: str | None, null: bool) -> Input:
-    """The source: a list of paths, or whatever else the user names."""
-    from packer.input import open_input, open_list
-    from packer.sources import listed
-    from packer.types import display_path
-
-    path = Path(source)
-    if not (source == "-" or null or listed.accepts(path)):
-        data = os.environ.get("PACKER_DATA")
-        return open_input(source, src=src, data=Path(data) if data else None)
-    content = sys.stdin.buffer.read() if source == "-" else listed.read_list(path)
-    given = open_list(content, top=src, null=null)
-    single = given.source.single_folder() if isinstance(given.source, listed.ListedSource) else None
-    if single is not None:
-        reporter.warn(
-            f"all listed files are in {display_path(single)}/, which makes one class;"
-            " --src names the folder whose folders are the classes"
-        )
-    return given
 
 
 def _options(ctx: click.Context, given: Input, values: dict[str, Any]) -> ConvertOptions:

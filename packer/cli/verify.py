@@ -44,7 +44,7 @@ def command(
     Exit code 4 if something differs; each line says what and where. With --against: 4 if a picture,
     class or split differs, 1 if only files are missing in the pack or in SOURCE, or classes are.
     """
-    from packer.cli.convert import open_source
+    from packer.cli._source import open_source
     from packer.verify import VerifyOptions, verify_pack
 
     if against is None and (src is not None or null):

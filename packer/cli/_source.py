@@ -1,0 +1,33 @@
+"""The source that a command names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from packer.input import Input
+    from packer.reporting import Reporter
+
+
+def open_source(source: str, reporter: Reporter, src: str | None, null: bool) -> Input:
+    """The source: a list of paths, or whatever else the user names."""
+    from packer.input import open_input, open_list
+    from packer.sources import listed
+    from packer.types import display_path
+
+    path = Path(source)
+    if not (source == "-" or null or listed.accepts(path)):
+        data = os.environ.get("PACKER_DATA")
+        return open_input(source, src=src, data=Path(data) if data else None)
+    content = sys.stdin.buffer.read() if source == "-" else listed.read_list(path)
+    given = open_list(content, top=src, null=null)
+    single = given.source.single_folder() if isinstance(given.source, listed.ListedSource) else None
+    if single is not None:
+        reporter.warn(
+            f"all listed files are in {display_path(single)}/, which makes one class;"
+            " --src names the folder whose folders are the classes"
+        )
+    return given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 
 from packer.cli._options import option, reporting_options
 from packer.cli._reporter import make_reporter
+from packer.cli._sample import draw_once
 from packer.errors import DamageError
 
 #: Lines of damage that are printed; --json prints all.
@@ -34,6 +36,8 @@ def command(pack: Path, decode: bool, against: str | None, jobs: int | None, **s
 
     reporter = make_reporter(shown["progress"], quiet=shown["quiet"], verbose=shown["verbose"])
     source = open_input(against) if against is not None else None
+    if source is not None:
+        draw_once(source.source, os.environ, reporter)
     try:
         result = verify_pack(pack, VerifyOptions(decode, source, jobs), reporter)
     finally:

@@ -13,7 +13,7 @@ from typing import Any
 from packer import yamlfile
 from packer.errors import ConfigError
 from packer.options import ConvertOptions
-from packer.parsing import parse_colour, parse_shard_size, parse_size
+from packer.parsing import doubt_shard_size, parse_bytes, parse_colour, parse_size
 
 _PACKAGE = "packer.configs"
 
@@ -113,7 +113,12 @@ def _background(value: object) -> object:
 
 
 def _shard_size(value: object) -> object:
-    return parse_shard_size(value) if isinstance(value, (str, int)) else value
+    if not isinstance(value, (str, int)):
+        return value
+    size = parse_bytes(value)
+    if doubt := doubt_shard_size(value):
+        raise ConfigError(doubt)
+    return size
 
 
 def _classes(value: object) -> object:

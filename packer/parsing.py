@@ -13,7 +13,7 @@ from packer.errors import ConfigError
 MAX_SIDE = 65_535
 SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
 
-#: A shard of fewer bytes than this is taken only with a unit: `256` was meant to be 256 MB.
+#: Bytes. Nobody wants smaller shards than this: `256` was probably meant to be 256 MB.
 _SMALLEST_BARE = 1 << 20
 _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -84,20 +84,17 @@ def parse_bytes(value: str | int) -> int:
     return int(size)
 
 
-def parse_shard_size(value: str | int) -> int:
-    """As `parse_bytes`, but a number below 1 MiB needs a unit: "256B".
-
-    Raises:
-        ConfigError: Not a number of bytes, or a small one without a unit.
+def doubt_shard_size(value: str | int) -> str:
+    """A warning if a number of bytes is below 1 MiB and has no unit, as 256 in place of 256MB; else
+    "".
     """
-    size = parse_bytes(value)
     text = str(value).strip()
-    if size < _SMALLEST_BARE and text[-1].isdigit():
-        raise ConfigError(
-            f"shard size {text} is {text} bytes, as it has no unit",
-            f"write {text}MB for megabytes, or {text}B if bytes are meant",
-        )
-    return size
+    if parse_bytes(value) >= _SMALLEST_BARE or not text[-1].isdigit():
+        return ""
+    return (
+        f"shard size {text} is {text} bytes, as it has no unit"
+        f" (write {text}MB for megabytes, {text}B for bytes)"
+    )
 
 
 def parse_split(text: str) -> tuple[tuple[str, ...], tuple[float, ...]]:

@@ -12,19 +12,29 @@ from packer.errors import ConfigError, suggestion
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+#: Key in a click context's `meta`: a list of warnings that parsing options led to.
+WARNINGS = "packer.warnings"
+
+
 class Bytes(click.ParamType):  # type: ignore[type-arg]
-    """A number of bytes: 256MB, 1GiB, 300000000; below 1 MiB with its unit: 4kB."""
+    """A number of bytes: 256MB, 1GiB, 300000000. A small number without a unit leads to a warning,
+    as it is rarely meant.
+    """
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Parse what the user wrote."""
-        from packer.parsing import parse_shard_size
+        from packer.parsing import doubt_shard_size, parse_bytes
 
         try:
-            return parse_shard_size(value)
+            size = parse_bytes(value)
         except ConfigError as error:
             self.fail(str(error), param, ctx)
+        # What is a number already comes from a config, which was checked when it was read.
+        if ctx is not None and isinstance(value, str) and (doubt := doubt_shard_size(value)):
+            ctx.meta.setdefault(WARNINGS, []).append(doubt)
+        return size
 
 
 class Name(click.Choice):  # type: ignore[type-arg]

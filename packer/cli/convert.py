@@ -15,7 +15,8 @@ from click.core import ParameterSource
 
 from packer import registry
 from packer.cli._job import batch_job
-from packer.cli._options import Bytes, Name, Part, option, reporting_options
+from packer.cli._options import WARNINGS, Bytes, Name, Part, option, reporting_options
+from packer.cli._planning import check, dry_run
 from packer.cli._reporter import StderrReporter, make_reporter
 from packer.cli._sample import draw_once
 from packer.cli._source import open_source
@@ -29,14 +30,12 @@ from packer.options import (
     RESIZE_MODES,
     SUBSAMPLINGS,
     ConvertOptions,
-    warnings_of,
     without_effect,
 )
 
 if TYPE_CHECKING:
     from packer.convert import ConvertResult
     from packer.input import Input
-    from packer.packing.job import Job
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -229,13 +228,17 @@ def command(ctx: click.Context, /, source: str, **values: Any) -> None:
     again what a complete pack has lost.
     """
     reporter = make_reporter(values["progress"], quiet=values["quiet"], verbose=values["verbose"])
+    for warning in ctx.meta.get(WARNINGS, ()):
+        reporter.warn(warning)
     given = open_source(source, reporter, values["src"], values["null"])
     options = _options(ctx, given, values)
     try:
         if values["check"]:
-            _check(options, values)
+            check(options, dry_run=values["dry_run"])
         elif values["dry_run"]:
-            _dry_run(given, options, reporter, values)
+            dry_run(
+                given, options, _out(given, options, values), reporter, as_json=values["as_json"]
+            )
         else:
             _convert(given, options, reporter, values)
     finally:
@@ -276,10 +279,9 @@ def _convert(
     given: Input, options: ConvertOptions, reporter: StderrReporter, values: dict[str, Any]
 ) -> None:
     from packer.convert import convert_dataset
-    from packer.packing.job import output_folder
     from packer.types import display_text
 
-    out = Path(values["out"] or output_folder(given.name, options, Path.cwd()))
+    out = _out(given, options, values)
     reporter.note(f"source: {given.location}")
     reporter.note(f"output: {out.absolute()}")
     draw_once(given.source, os.environ, reporter)
@@ -301,6 +303,12 @@ def _convert(
     click.echo(display_text(os.fspath(result.out)))
 
 
+def _out(given: Input, options: ConvertOptions, values: dict[str, Any]) -> Path:
+    from packer.packing.job import output_folder
+
+    return Path(values["out"] or output_folder(given.name, options, Path.cwd()))
+
+
 def _as_json(result: ConvertResult, seconds: float) -> dict[str, Any]:
     value = {"schema": "packer.convert/1", **as_json(result), "seconds": round(seconds, 3)}
     if result.manifest is None:
@@ -318,64 +326,6 @@ def _summarise(result: ConvertResult, reporter: StderrReporter, seconds: float) 
         return
     summarise(result, reporter)
     if not (result.was_complete or result.restored):
-        rate = result.manifest.counts["planned"] / seconds
-        reporter.note(f"took {seconds:.1f} s, {rate:,.0f} images/s")
+        fresh = reporter.last.fresh if reporter.last else 0  # without those of an earlier run
+        reporter.note(f"took {seconds:.1f} s, {fresh / seconds:,.0f} images/s")
     name_next_steps(result, reporter)
-
-
-def _check(options: ConvertOptions, values: dict[str, Any]) -> None:
-    """What a conversion would refuse before it scans the source, in a second on any file system."""
-    from packer import formats
-    from packer.imaging import libraries
-    from packer.packing.cluster import require_cluster
-
-    if values["dry_run"]:
-        raise ConfigError("--check and --dry-run contradict each other", "use one of them")
-    libraries.require_converting()
-    formats.require(options.format)
-    require_cluster(options)
-
-
-def _dry_run(
-    given: Input, options: ConvertOptions, reporter: StderrReporter, values: dict[str, Any]
-) -> None:
-    from packer.packing.job import make_job, output_folder
-    from packer.types import display_path
-
-    for warning in warnings_of(options):
-        reporter.warn(warning)
-    draw_once(given.source, os.environ, reporter)
-    out = Path(values["out"] or output_folder(given.name, options, Path.cwd()))
-    job = make_job(given, options, reporter, out)
-    if options.part is not None:
-        own = len(job.own_shards())
-        reporter.note(f"the plan is that of all parts; this part makes {own} of its shards")
-    value = _planned(job)
-    if values["as_json"]:
-        click.echo(json.dumps(value))
-        return
-    for name, split in value["splits"].items():
-        click.echo(f"{name}\t{split['samples']} images\t{split['shards']} shards")
-    reporter.note(f"{value['classes']} classes")
-    if missing := job.missing():
-        first = f"{display_path(missing[0].path)}: {missing[0].detail}"
-        reporter.warn(f"{len(missing)} of {job.planned} pictures are not there; first: {first}")
-
-
-def _planned(job: Job) -> dict[str, Any]:
-    shards = list(job.plan.shards())
-    return {
-        "schema": "packer.plan/1",
-        "planned": job.planned,
-        "classes": len(job.labelling.classes),
-        "missing": len(job.listing.missing),
-        "ignored": dict(job.ignored()),
-        "splits": {
-            name: {
-                "samples": end - first,
-                "shards": sum(shard.split == name for shard in shards),
-            }
-            for name, (first, end) in job.plan.splits.items()
-        },
-        "options": job.options.affecting_bytes(),
-    }

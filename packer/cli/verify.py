@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import click
 
 from packer.cli._options import option, reporting_options
 from packer.cli._reporter import make_reporter
+from packer.cli._sample import draw_once
 from packer.errors import DamageError, PackerError
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ def command(
     reporter = make_reporter(shown["progress"], quiet=shown["quiet"], verbose=shown["verbose"])
     try:
         source = open_source(against, reporter, src, null) if against is not None else None
+        if source is not None:
+            draw_once(source.source, os.environ, reporter)
         result = verify_pack(pack, VerifyOptions(decode, source, jobs), reporter)
     finally:
         reporter.close()

@@ -76,11 +76,14 @@ def overlap_warning() -> str:
 
 
 def repair_line() -> str:
-    """The shell line that leaves exactly one working Pillow, the fastest that can be had here."""
-    clean = f"{pip()} uninstall -y pillow pillow-simd && "
-    install = f"{pip()} install --no-cache-dir --force-reinstall --no-deps {resizer().lower()}"
-    fast = resizer() == "pillow-simd" and _processor_has_avx2()
-    return clean + ('CC="cc -mavx2" ' if fast else "") + install
+    """The shell line that leaves exactly one working Pillow: pillow-simd where it was installed and
+    can be compiled, which it never is into an environment that had only Pillow.
+    """
+    simd = bool(version("pillow-simd")) and resizer() == "pillow-simd"
+    compiler = 'CC="cc -mavx2" ' if simd and _processor_has_avx2() else ""
+    clean = f"{pip()} uninstall -y pillow pillow-simd && {compiler}"
+    name = "pillow-simd" if simd else "pillow"
+    return f"{clean}{pip()} install --no-cache-dir --force-reinstall --no-deps {name}"
 
 
 def is_simd() -> bool:

@@ -1,12 +1,18 @@
 """Runs the real command in a process of its own."""
 
+import contextlib
+import io
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from packer.cli import _group
+from packer.errors import INTERRUPTS
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -28,5 +34,20 @@ def run(tmp_path: Path) -> Run:
             check=False,
             timeout=120,
         )
+
+    return call
+
+
+@pytest.fixture
+def called() -> Callable[[list[str]], tuple[int, str]]:
+    """`called(["convert", "photos"])`: exit code and messages; in this process, for many cases."""
+
+    def call(arguments: list[str]) -> tuple[int, str]:
+        stderr, handlers = io.StringIO(), [signal.getsignal(number) for number in INTERRUPTS]
+        with contextlib.redirect_stderr(stderr):
+            code = _group.run(arguments)
+        for number, handler in zip(INTERRUPTS, handlers, strict=True):
+            signal.signal(number, handler)
+        return code, stderr.getvalue()
 
     return call

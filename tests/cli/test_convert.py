@@ -1,5 +1,3 @@
-import contextlib
-import io
 import json
 import os
 import re
@@ -13,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from packer.cli import _group
-from packer.errors import INTERRUPTS
-
 MakeTree = Callable[..., Path]
 Digest = Callable[[Path], dict[str, str]]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Called = Callable[[list[str]], tuple[int, str]]
 SMALL = ("--resize", "48", "--batch-size", "4", "--shard-size", "16kB", "--jobs", "2")
 
 
@@ -39,14 +35,6 @@ def test_json_is_one_object_with_a_schema(run: Run, make_tree: MakeTree) -> None
     assert value["schema"] == "packer.convert/1"
     assert value["counts"]["packed"] == 24
     assert value["complete"] is True
-
-
-def test_dry_run_writes_nothing(run: Run, make_tree: MakeTree, tmp_path: Path) -> None:
-    make_tree()
-    found = run("convert", "photos", *SMALL, "--split", "train=0.5,val=0.5", "--dry-run", "--json")
-    value = json.loads(found.stdout)
-    assert sum(split["samples"] for split in value["splits"].values()) == 24
-    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
 
 
 def test_flags_win_over_environment_over_config(
@@ -204,7 +192,6 @@ def test_signals_stop_cleanly_and_the_same_command_goes_on(
         (["--merge-when-complete"], "--merge-when-complete has no effect without a part"),
         (["--max-skipped", "3", "--on-error", "fail"], "--max-skipped has no effect with on-error"),
         (["--quiet", "--verbose"], "--quiet and --verbose contradict each other"),
-        (["--shard-size", "256"], "write 256MB for megabytes, or 256B if bytes are meant"),
         (["--split", "train=80,val=20"], "its parts must sum to 1, and their sum is 100"),
         (["--split", "train=80,val=20"], "did you mean train=0.8,val=0.2?"),
         (["--format", "webdataset"], "did you mean 'tar'?"),
@@ -214,7 +201,7 @@ def test_signals_stop_cleanly_and_the_same_command_goes_on(
     ids=" ".join,
 )
 def test_a_flag_that_changes_nothing_or_is_not_understood_is_refused(
-    flags: list[str], said: str, make_tree: MakeTree, tmp_path: Path
+    flags: list[str], said: str, called: Called, make_tree: MakeTree, tmp_path: Path
 ) -> None:
     make_tree(each=1)
     arguments = ["convert", os.fspath(tmp_path / "photos"), "-o", os.fspath(tmp_path / "out")]
@@ -223,25 +210,15 @@ def test_a_flag_that_changes_nothing_or_is_not_understood_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def called(arguments: list[str]) -> tuple[int, str]:
-    """Exit code and messages of the command line, run in this process: dozens of cases."""
-    stderr, handlers = io.StringIO(), [signal.getsignal(number) for number in INTERRUPTS]
-    with contextlib.redirect_stderr(stderr):
-        code = _group.run(arguments)
-    for number, handler in zip(INTERRUPTS, handlers, strict=True):
-        signal.signal(number, handler)
-    return code, stderr.getvalue()
-
-
-def test_check_looks_at_the_options_and_at_nothing_else(make_tree: MakeTree) -> None:
-    tree = make_tree(each=1)
-    (tree / "001.class0" / "001_0001.jpg").unlink()  # a scan would find little, and say so
-    arguments = ["convert", os.fspath(tree), "-o", os.fspath(tree / "out"), "--check"]
-    assert called([*arguments, "--part", "0/4", "--split", "train=0.8,val=0.2", "-q"]) == (0, "")
-    for wrong in (["--backend", "dask"], ["--dry-run"], ["--codec", "raw"]):
-        assert called([*arguments, *wrong])[0] == 2
-    assert called(["convert", os.fspath(tree / "no"), "--check"])[0] == 2
-    assert not (tree / "out").exists()
+@pytest.mark.parametrize("size", ["256", "256B"])
+def test_a_small_shard_size_without_a_unit_is_warned_of(
+    size: str, run: Run, make_tree: MakeTree, tmp_path: Path
+) -> None:
+    make_tree()
+    for dry in (["--dry-run"], []):
+        found = run("convert", "photos", "--shard-size", size, *dry)
+        warned = found.stderr.count("warning: shard size 256 is 256 bytes, as it has no unit")
+        assert (found.returncode, warned) == (0, size == "256"), found.stderr
 
 
 @pytest.mark.parametrize("place", ["environment", "config"])

@@ -155,10 +155,13 @@ def test_one_pillow_is_nothing_to_warn_of() -> None:
 
 
 @pytest.mark.skipif(not installing.is_x86(), reason="pillow-simd is for x86")
-def test_the_repair_line_fits_processor_and_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_repair_line_fits_processor_compiler_and_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pip = f"{sys.executable} -m pip"
     monkeypatch.setattr(libraries, "_processor_has_avx2", lambda: True)
     monkeypatch.setattr(installing, "can_compile", lambda: True)
+    monkeypatch.setattr(libraries, "version", lambda name: "1.0")
     assert libraries.repair_line() == (
         f'{pip} uninstall -y pillow pillow-simd && CC="cc -mavx2" {pip} install --no-cache-dir'
         " --force-reinstall --no-deps pillow-simd"
@@ -168,9 +171,10 @@ def test_the_repair_line_fits_processor_and_compiler(monkeypatch: pytest.MonkeyP
     for module, name, value in (
         (installing, "can_compile", False),
         (platform, "machine", "aarch64"),
+        (libraries, "version", ""),  # pillow-simd was never here
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(module, name, lambda value=value: value)
+            patch.setattr(module, name, lambda *_, value=value: value)
             assert libraries.repair_line().endswith("--no-deps pillow")
 
 

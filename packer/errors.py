@@ -22,7 +22,6 @@ All of them survive pickling, as they cross process borders.
 from __future__ import annotations
 
 import difflib
-import re
 import signal
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -164,28 +163,25 @@ class Interrupted(PackerError):
         self.exit_code = 128 + signal_number
 
 
+#: Of the names of data sets, which are many: caltech265 is caltech256, caltech101 another one.
+SAME_DATA_SET: Final = 0.8
 #: What packer's names are called elsewhere.
 _CALLED_ELSEWHERE: Final = {"webdataset": "tar", "wds": "tar", "jpg": "jpeg", "h5": "hdf5"}
 
 
-def suggestion(wrong: str, known: Iterable[str]) -> str:
+def suggestion(wrong: str, known: Iterable[str], likeness: float = 0.5) -> str:
     """One line for an unknown name: the closest known one, else all of them.
 
-    Names that differ in nothing but other digits (caltech101, caltech256) are of different things;
-    those with the same digits in another order (caltech265) are slips of the finger.
+    Args:
+        wrong: The unknown name.
+        known: All known ones.
+        likeness: Of the closest one, at least, from 0 to 1 (`difflib.get_close_matches`).
     """
     names = sorted(known)
     same = _CALLED_ELSEWHERE.get(wrong.lower())
     if same in names:
         return f"did you mean {same!r}?"
-    close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
-    if close and not _differ_in_digits(close[0], wrong):
+    close = difflib.get_close_matches(wrong, names, n=1, cutoff=likeness)
+    if close:
         return f"did you mean {close[0]!r}?"
     return "known: " + ", ".join(names)
-
-
-def _differ_in_digits(one: str, other: str) -> bool:
-    """Whether two names are equal but for other digits."""
-    letters = [re.sub(r"\d", "", text) for text in (one, other)]
-    digits = [sorted(re.sub(r"\D", "", text)) for text in (one, other)]
-    return letters[0] == letters[1] and digits[0] != digits[1] and all(digits)

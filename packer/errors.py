@@ -22,7 +22,6 @@ All of them survive pickling, as they cross process borders.
 from __future__ import annotations
 
 import difflib
-import re
 import signal
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -164,6 +163,8 @@ class Interrupted(PackerError):
         self.exit_code = 128 + signal_number
 
 
+#: Least likeness of a data set's name: there are many, and caltech101 is not caltech256.
+SAME_DATA_SET: Final = 0.8
 #: What other tools and people call what packer offers under another name.
 _OTHER_NAMES: Final = {
     "webdataset": "tar",
@@ -186,26 +187,21 @@ _OTHER_NAMES: Final = {
 }
 
 
-def suggestion(wrong: str, known: Iterable[str]) -> str:
+def suggestion(wrong: str, known: Iterable[str], likeness: float = 0.5) -> str:
     """One line for an unknown name: what it is called here, else the closest known name, else all
     of them.
 
-    Names that differ in nothing but other digits (caltech101, caltech256) are of different things;
-    those with the same digits in another order (caltech265) are slips of the finger.
+    Args:
+        wrong: The unknown name.
+        known: All known ones.
+        likeness: Least likeness of the closest one, from 0 to 1 (`difflib.get_close_matches`).
     """
     names = sorted(known)
     wrong = wrong.lower()
     same = _OTHER_NAMES.get(wrong)
     if same in names:
         return f"did you mean {same!r}?"
-    close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.5)
-    if close and not _differ_in_digits(close[0], wrong):
+    close = difflib.get_close_matches(wrong, names, n=1, cutoff=likeness)
+    if close:
         return f"did you mean {close[0]!r}?"
     return "known: " + ", ".join(names)
-
-
-def _differ_in_digits(one: str, other: str) -> bool:
-    """Whether two names are equal but for other digits."""
-    letters = [re.sub(r"\d", "", text) for text in (one, other)]
-    digits = [sorted(re.sub(r"\D", "", text)) for text in (one, other)]
-    return letters[0] == letters[1] and digits[0] != digits[1] and all(digits)

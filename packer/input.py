@@ -11,7 +11,7 @@ from typing import Any
 
 from packer import recipe as recipes
 from packer import sources
-from packer.errors import SourceError, suggestion
+from packer.errors import SAME_DATA_SET, SourceError, suggestion
 from packer.recipe import Recipe
 from packer.sources import Source, listed
 from packer.types import display_text
@@ -117,13 +117,15 @@ def open_input(
         return Input(known.name, shown, known.open(place), known, known.options)
     if src is not None:
         raise SourceError(
-            f"{text!r} is no recipe, so --src has no meaning", suggestion(text, recipes.names())
+            f"{text!r} is no recipe, so --src has no meaning",
+            suggestion(text, recipes.names(), SAME_DATA_SET),
         )
     path = Path(text)
     if not path.exists() and path.name == text:
-        known_names = ", ".join(recipes.names())
+        hint = suggestion(text, recipes.names(), SAME_DATA_SET)
         raise SourceError(
-            f"{text}: no such folder, archive or recipe", f"packer's recipes: {known_names}"
+            f"{text}: no such folder, archive or recipe",
+            hint.replace("known:", "packer's recipes:"),
         )
     opened = sources.open_source(path)
     return Input(_name(path), os.fspath(path.absolute()), opened)

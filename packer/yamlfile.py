@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from packer.errors import ConfigError, suggestion
+from packer.errors import SAME_DATA_SET, ConfigError, suggestion
 
 _SUFFIXES = (".yaml", ".yml")
 
@@ -50,7 +50,8 @@ def load(name_or_path: str, package: str, what: str) -> tuple[str, dict[str, Any
     else:
         known = names(package)
         if name_or_path not in known:
-            raise ConfigError(f"unknown {what} {name_or_path!r}", suggestion(name_or_path, known))
+            hint = suggestion(name_or_path, known, SAME_DATA_SET)
+            raise ConfigError(f"unknown {what} {name_or_path!r}", hint)
         where = f"{what} {name_or_path}"
         resource = importlib.resources.files(package) / f"{name_or_path}.yaml"
         text = resource.read_text(encoding="utf-8")

@@ -47,7 +47,9 @@ def test_counts_that_differ_from_the_recipes_are_told_by_how_much(
 
 def test_what_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("caltech101", "caltech25"):
+    with pytest.raises(SourceError, match=r"no such folder, archive or recipe.*'caltech256'"):
+        open_input("caltech25")
+    for name in ("caltech101", "flowers"):
         with pytest.raises(SourceError) as caught:
             open_input(name)
         assert caught.value.message == f"{name}: no such folder, archive or recipe"

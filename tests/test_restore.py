@@ -195,15 +195,15 @@ def test_a_repaired_picture_does_not_get_into_the_ledger(packed: Callable[..., P
         pack.again()
 
 
-@pytest.mark.parametrize("on_error", ["skip", "fail"])
+@pytest.mark.parametrize("changed", [{"max_skipped": 0}, {"on_error": "fail"}], ids=str)
 def test_pictures_that_were_skipped_before_are_skipped_again(
-    packed: Callable[..., Packed], on_error: str
+    packed: Callable[..., Packed], changed: dict[str, Any]
 ) -> None:
     """Whatever is asked for now: they are in the ledger."""
     pack = packed()
     for path in pack.out.glob("*.tar"):
         path.unlink()
-    pack.again(on_error=on_error, max_skipped=0)
+    pack.again(**changed)
     assert pack.now() == pack.before
 
 

@@ -56,6 +56,12 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         yamlfile.load(str(tmp_path / "latin.yaml"), "packer.recipes", "recipe")
 
 
+def test_another_data_set_is_no_slip_of_the_finger() -> None:
+    with pytest.raises(ConfigError) as caught:
+        yamlfile.load("caltech101", "packer.recipes", "recipe")
+    assert caught.value.hint == "known: caltech256, folder, imagenet, sample"
+
+
 def test_unknown_keys_are_refused_with_a_suggestion() -> None:
     yamlfile.check_keys("here", {"title": 1}, ["title", "root"])
     with pytest.raises(ConfigError, match=r"here: unknown key 'titel' \(did you mean 'title'"):

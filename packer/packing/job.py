@@ -212,7 +212,8 @@ def _lost_links(listing: Listing) -> Iterator[str]:
     """A line on links that lead nowhere and may stand for folders of pictures."""
     if count := listing.ignored.get("broken-link", 0):
         shown = ", ".join(map(display_path, listing.ignored_examples["broken-link"]))
-        yield f"{count} links lead nowhere, to folders perhaps: {shown}"
+        links = "1 link leads" if count == 1 else f"{count} links lead"
+        yield f"{links} nowhere, in place of folders perhaps: {shown}"
 
 
 def output_folder(name: str, options: ConvertOptions, folder: Path) -> Path:

@@ -107,11 +107,11 @@ class FolderSource:
         """Add what is in a folder to what was found; the folders to descend into are returned."""
         path = os.path.join(self.top, folder.prefix)  # noqa: PTH118
         before = found.mark()
-        inner, of_a_pack = [], []
+        inner, of_a_pack, parts_of_packs = [], [], _packs.NAMES
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
-                    if entry.name in _packs.NAMES:
+                    if entry.name in parts_of_packs:
                         of_a_pack.append(entry)
                     if (deeper := _take(entry, folder, found, avoided)) is not None:
                         inner.append(deeper)

@@ -133,3 +133,22 @@ def test_a_default_folder_is_never_hidden(tmp_path: Path) -> None:
     for name in ("", ".."):
         with pytest.raises(UsageError, match=r"no name that the pack could have.*-o FOLDER"):
             output_folder(name, options, tmp_path)
+
+
+def test_links_that_may_be_lost_folders_are_told_of(make_tree: MakeTree) -> None:
+    tree = make_tree(classes=1)
+    (tree / "002.class1").symlink_to("/nowhere/002.class1")
+    ears = _Ears()
+    make_job(open_input(tree), ConvertOptions(), ears)
+    assert ears.warnings == ["1 link leads nowhere, in place of folders perhaps: 002.class1"]
+
+
+def test_missing_files_are_skips_before_anything_is_read(make_tree: MakeTree) -> None:
+    tree = make_tree(classes=2, each=3)
+    (tree / "001.class0" / "gone.jpg").symlink_to("nowhere.jpg")
+    job = _job(tree, exclude_classes=("002.class1",))
+    [skip] = job.missing()
+    assert (skip.path, skip.reason) == (b"001.class0/gone.jpg", "missing")
+    slots = [s for shard in job.plan.shards() for task in job.tasks(shard) for s in task.slots]
+    assert [slot.number for slot in slots if slot.missing] == [skip.slot]
+    assert _job(tree, exclude_classes=("001.class0",)).missing() == []

@@ -36,7 +36,10 @@ def main(target: Path) -> int:
 
 def share(distribution: metadata.Distribution, target: Path) -> None:
     """Link one distribution's top-level files and folders, and copy its metadata."""
-    tops = {path.parts[0] for path in distribution.files or ()}
+    if distribution.files is None:  # it lies in such a folder itself
+        tops = {path.name for path in Path(str(distribution.locate_file(""))).iterdir()}
+    else:
+        tops = {path.parts[0] for path in distribution.files}
     for top in sorted(tops - {"..", "__pycache__"}):
         origin, link = Path(str(distribution.locate_file(top))).resolve(), target / top
         if top.endswith(".dist-info"):

@@ -13,6 +13,8 @@ from packer.types import Array, Pixels
 
 #: Longest side in pixels that every format can store: WebP's, the shortest of all.
 _ANY_FORMAT_SIDE = 16383
+#: From OpenCV's core/utils/logger.defines.hpp.
+_LOG_LEVEL_SILENT = 0
 
 
 @cache
@@ -31,10 +33,19 @@ def load_cv2() -> ModuleType:
         raise MissingDependency(
             f"OpenCV cannot be imported: {error}", "pip install opencv-python-headless"
         ) from None
-    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    _silence(cv2)
     if _one_thread:
         _stop_threads(cv2)
     return cv2
+
+
+def _silence(cv2: ModuleType) -> None:
+    """Switch OpenCV's log off: by one function before 4.13, by another one from 4.13 on."""
+    logging = getattr(getattr(cv2, "utils", None), "logging", None)
+    if logging is not None:
+        logging.setLogLevel(logging.LOG_LEVEL_SILENT)
+    elif hasattr(cv2, "setLogLevel"):
+        cv2.setLogLevel(_LOG_LEVEL_SILENT)
 
 
 def keep_to_one_thread() -> None:

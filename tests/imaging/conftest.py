@@ -29,7 +29,7 @@ def _draw_photo(width: int, height: int, seed: int = 0) -> Pixels:
     x, y = np.linspace(-1, 1, width)[None, :], np.linspace(-1, 1, height)[:, None]
     brightness = 128 + 35 * noise() + 25 * y
     colours = [brightness + 6 * noise() + 25 * x * (channel - 1) for channel in range(3)]
-    return np.stack(colours, -1).clip(0, 255).astype(np.uint8)
+    return np.ascontiguousarray(np.stack(colours, -1).clip(0, 255).astype(np.uint8))
 
 
 def _save(pixels: Pixels | Image.Image, kind: str, **settings: Any) -> bytes:

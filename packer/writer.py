@@ -20,6 +20,7 @@ from types import TracebackType
 
 import packer
 from packer import formats, registry
+from packer.attributes import ReadOnly
 from packer.columns import ShardRecord, index_name
 from packer.errors import ImageError, PackerError, UsageError, suggestion
 from packer.fsio import make_folder, remove_if_there
@@ -67,21 +68,27 @@ class PackWriter:
         fields: Mapping[str, str] | None = None,
     ) -> None:
         libraries.require_converting()
-        self.out = Path(out).absolute()
+        self._out = Path(out).absolute()
         self._options = options or ConvertOptions()
         formats.require(self._options.format)
         self._classes = tuple(classes or ())
+        self._given_fields = dict(fields or {})
         self._fields = image_fields(self._options.codec)
-        self._fields += _further_fields(self._fields, fields or {})
-        if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
-            raise UsageError(f"{self.out}: is not an empty folder", "use another folder")
-        make_folder(self.out / WORK_FOLDER)
-        self._lock = Lock(self.out / WORK_FOLDER, None)
+        self._fields += _further_fields(self._fields, self._given_fields)
+        if self._out.exists() and (not self._out.is_dir() or any(self._out.iterdir())):
+            raise UsageError(f"{self._out}: is not an empty folder", "use another folder")
+        make_folder(self._out / WORK_FOLDER)
+        self._lock = Lock(self._out / WORK_FOLDER, None)
         self._lock.__enter__()
         self._lock.keep_alive()
         self._splits: dict[str, _SplitWriter] = {}
         self._keys: set[bytes] = set()
         self._notes: Counter[str] = Counter()
+
+    out: ReadOnly[Path] = ReadOnly(lambda self: self._out)
+    classes: ReadOnly[tuple[str, ...]] = ReadOnly(lambda self: self._classes)
+    options: ReadOnly[ConvertOptions] = ReadOnly(lambda self: self._options)
+    fields: ReadOnly[dict[str, str]] = ReadOnly(lambda self: self._given_fields)
 
     def write(
         self,
@@ -127,7 +134,7 @@ class PackWriter:
         self._keys.add(path)
         self._notes.update(picture.notes)
         if split not in self._splits:
-            self._splits[split] = _SplitWriter(self.out, split, self._options, self._fields)
+            self._splits[split] = _SplitWriter(self._out, split, self._options, self._fields)
         self._splits[split].add(sample)
 
     def close(self) -> Manifest:
@@ -136,9 +143,9 @@ class PackWriter:
         for name, writer in self._splits.items():
             writer.flush()
             finished = FinishedSplit(name, writer.records)
-            splits[name] = finish_split(self.out, self._fields, finished)
+            splits[name] = finish_split(self._out, self._fields, finished)
         manifest = Manifest(
-            name=self.out.name,
+            name=self._out.name,
             format=self._options.format,
             batch_size=self._options.batch_size,
             fields=self._fields,
@@ -149,7 +156,7 @@ class PackWriter:
             options=self._options.affecting_bytes(),
             libraries={"packer": packer.__version__, **libraries.versions()},
         )
-        finish_pack(self.out, manifest, [])
+        finish_pack(self._out, manifest, [])
         self._lock.__exit__(None, None, None)
         return manifest
 
@@ -157,7 +164,7 @@ class PackWriter:
         """Remove what was written."""
         for writer in self._splits.values():
             writer.abort()
-        remove_work_folder(self.out)
+        remove_work_folder(self._out)
         self._lock.__exit__(None, None, None)
 
     def __enter__(self) -> PackWriter:

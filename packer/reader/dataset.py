@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 import operator
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
 
+from packer.attributes import ReadOnly, read_only
 from packer.errors import UsageError, suggestion
 from packer.imaging.opencv import keep_to_one_thread
 from packer.reader import ranks, seeding, selection
+from packer.reader.attributes import Assignments
 from packer.reader.decoding import IMAGE, Decoder
 from packer.reader.hashing import Draws
 from packer.reader.pack import Pack
@@ -21,7 +24,7 @@ from packer.reader.preload import open_pack
 from packer.reader.selection import SelectedPack
 from packer.reader.skipping import SkippedSample, Skips
 from packer.reader.transforms import global_draws
-from packer.reader.views import Keys, Samples
+from packer.reader.views import Keys, Samples, Targets
 from packer.types import Array
 
 
@@ -54,11 +57,9 @@ class PackedDataset:
         preload: The same in shared memory, for all processes of this machine: "ram": until the last
             of them has gone; "shm": in /dev/shm, to stay.
 
-    Attributes:
-        transform: As given.
-        target_transform: As given.
-        classes: Names of the classes.
-        class_to_idx: Label by class name.
+    `transform` and `target_transform` can be assigned later, as ImageFolder's: the next loop uses
+    the new ones (workers that a DataLoader keeps between epochs go on with the old ones). All other
+    attributes are read-only.
 
     Raises:
         SourceError: No pack there, or an unfinished one.
@@ -66,6 +67,8 @@ class PackedDataset:
         DamageError: The pack does not hold what its manifest says.
         OutputError: No room for a copy, with the numbers.
     """
+
+    decoder: Decoder
 
     def __init__(
         self,
@@ -81,14 +84,66 @@ class PackedDataset:
         stage: str | os.PathLike[str] | None = None,
         preload: str | None = None,
     ) -> None:
-        self.transform = transform
-        self.target_transform = target_transform
+        self._transform = _kept(transform)
+        self._target_transform = target_transform
+        self._copied = stage, preload
         pack = open_pack(root, split, stage, preload)
         self._over(pack, (decode, decode_quality), verify, on_error)
-        self.classes = list(self.pack.manifest.classes)
-        self.class_to_idx = {name: label for label, name in enumerate(self.classes)}
+        self._classes = list(self.pack.manifest.classes)
+        self._class_to_idx = {name: label for label, name in enumerate(self._classes)}
         self._rank = 0  # as known where it was pickled
         self._entered = 0  # the process whose random streams are set up
+        self._assigned: tuple[object, ...] = ()  # transforms that came after that
+        self._streams: weakref.WeakSet[Assignments] | None = None  # where they are counted
+
+    @property
+    def transform(self) -> Callable[..., Any] | tuple[Callable[..., Any], ...] | None:
+        """What is done to pictures; of several callables, a tuple.
+
+        Raises:
+            UsageError: On assignment, as on construction; then the old transforms stay.
+        """
+        return self._transform
+
+    @transform.setter
+    def transform(
+        self, transform: Callable[..., Any] | Sequence[Callable[..., Any]] | None
+    ) -> None:
+        kept = _kept(transform)
+        self.decoder = Decoder(self.pack, self.decoder.decode, kept, self.decoder.quality)
+        self._transform = kept
+        self._note_assignment(*self.decoder.others)
+
+    @property
+    def target_transform(self) -> Callable[[int], Any] | None:
+        """What is done to labels."""
+        return self._target_transform
+
+    @target_transform.setter
+    def target_transform(self, target_transform: Callable[[int], Any] | None) -> None:
+        self._target_transform = target_transform
+        self._note_assignment(target_transform)
+
+    def count_assignments(self) -> Assignments:
+        """For a stream over this data set: counts what is assigned from now on."""
+        assignments = Assignments()
+        if self._streams is None:
+            self._streams = weakref.WeakSet()
+        self._streams.add(assignments)
+        return assignments
+
+    def alike(self, other: PackedDataset | None) -> bool:
+        """Whether a copy of this data set has the same transforms still."""
+        return (
+            other is not None
+            and self.decoder is other.decoder
+            and self._target_transform is other._target_transform
+        )
+
+    def _note_assignment(self, *transforms: object) -> None:
+        self._assigned += transforms
+        for assignments in self._streams or ():
+            assignments.note()
 
     def select(
         self,
@@ -134,7 +189,7 @@ class PackedDataset:
         """Be the data set of these samples; `how` is decode and decode_quality."""
         self.pack = pack
         self.payloads = Payloads(pack, verify)
-        self.decoder = Decoder(pack, how[0], self.transform, how[1])
+        self.decoder = Decoder(pack, how[0], self._transform, how[1])
         self.skips = Skips(pack, on_error)
 
     def __len__(self) -> int:
@@ -164,7 +219,7 @@ class PackedDataset:
         wanted = np.array([self._sample(index) for index in indices], np.int64)
         return self.skips.around(wanted, read)
 
-    @property
+    @read_only("it lists what was found")
     def skipped(self) -> list[SkippedSample]:
         """Damaged samples that were left out so far (on_error="skip"): by this process and, where
         torch was imported before the data set was made, by its DataLoader workers.
@@ -185,38 +240,56 @@ class PackedDataset:
         payload = self.payloads.read([self._sample(index)], name)[0]
         return None if payload is None else bytes(payload)
 
-    @property
+    @read_only()
     def root(self) -> str:
         """The pack's folder."""
         return str(self.pack.root)
 
-    @property
+    @read_only()
     def split(self) -> str:
         """Name of the split."""
         return self.pack.split
 
-    @property
-    def targets(self) -> Array:
-        """int64, the label of each sample, read-only; -1 = none."""
-        targets = self.pack.index["label"].astype(np.int64)
-        targets.flags.writeable = False
-        return targets
+    decode: ReadOnly[str] = ReadOnly(lambda self: self.decoder.decode)
+    decode_quality: ReadOnly[str] = ReadOnly(lambda self: self.decoder.quality)
+    verify: ReadOnly[str] = ReadOnly(lambda self: self.payloads.verify)
+    on_error: ReadOnly[str] = ReadOnly(lambda self: self.skips.on_error)
+    stage: ReadOnly[Any] = ReadOnly(lambda self: self._copied[0])
+    preload: ReadOnly[str | None] = ReadOnly(lambda self: self._copied[1])
 
-    @property
+    @read_only("select(classes=…) takes some of them, target_transform changes labels")
+    def classes(self) -> list[str]:
+        """Names of the classes."""
+        return self._classes
+
+    @read_only("select(classes=…) takes some of them, target_transform changes labels")
+    def class_to_idx(self) -> dict[str, int]:
+        """Label by class name."""
+        return self._class_to_idx
+
+    @read_only("select(samples=…) takes some samples, target_transform changes labels")
+    def targets(self) -> Targets:
+        """The label of each sample, -1 = none: a list of int that numpy and torch take, too."""
+        return Targets(self.pack.index["label"])
+
+    @read_only("select(samples=…) takes some of them")
     def keys(self) -> Keys:
         """The samples' original paths, as text."""
         return Keys(self.pack)
 
-    @property
+    @read_only("select(samples=…) takes some of them")
     def samples(self) -> Samples:
         """(original path, label) of each sample."""
         return Samples(self.pack)
 
-    imgs = samples
+    @read_only("select(samples=…) takes some of them")
+    def imgs(self) -> Samples:
+        """The same as `samples`."""
+        return Samples(self.pack)
 
     def target(self, label: int) -> Any:
         """A label behind `target_transform`."""
-        return label if self.target_transform is None else self.target_transform(label)
+        return label if self._target_transform is None else self._target_transform(label)
 
     def image(self, payload: memoryview | None, sample: int, draws: Draws) -> Any:
         """The picture in a payload of `self.payloads`, behind all transforms.
@@ -239,13 +312,18 @@ class PackedDataset:
             rank = self._known_rank()
         if self._entered != os.getpid():
             self._entered = os.getpid()
-            seeding.separate((*self.decoder.others, self.target_transform), rank)
+            self._assigned = ()
+            seeding.separate((*self.decoder.others, self._target_transform), rank)
             if ranks.worker() is not None:
                 keep_to_one_thread()
+        elif self._assigned:
+            assigned, self._assigned = self._assigned, ()
+            seeding.separate_held(assigned, rank)
         return rank
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_rank": self._known_rank(), "_entered": 0}
+        fresh = {"_entered": 0, "_assigned": (), "_streams": None}
+        return {**self.__dict__, "_rank": self._known_rank(), **fresh}
 
     def _known_rank(self) -> int:
         # A spawned worker has no process group to ask: it was told when it was pickled. A spawned
@@ -255,7 +333,7 @@ class PackedDataset:
     def __repr__(self) -> str:
         return (
             f"PackedDataset({self.root!r}, {self.split!r}): {len(self)} samples, "
-            f"{len(self.classes)} classes, decode={self.decoder.decode!r}"
+            f"{len(self.classes)} classes, decode={self.decode!r}"
         )
 
     def _sample(self, index: SupportsIndex) -> int:
@@ -263,3 +341,10 @@ class PackedDataset:
         if not -count <= number < count:
             raise IndexError(f"sample {number} of {count}")
         return number % count
+
+
+def _kept(
+    transform: Callable[..., Any] | Sequence[Callable[..., Any]] | None,
+) -> Callable[..., Any] | tuple[Callable[..., Any], ...] | None:
+    """A list of transforms as a tuple: who changes a list in place would change nothing else."""
+    return transform if transform is None or callable(transform) else tuple(transform)

@@ -315,7 +315,7 @@ class PackedDataset:
             self._assigned = ()
             seeding.separate((*self.decoder.others, self._target_transform), rank)
             if ranks.worker() is not None:
-                keep_to_one_thread()
+                _begin_worker()
         elif self._assigned:
             assigned, self._assigned = self._assigned, ()
             seeding.separate_held(assigned, rank)
@@ -348,3 +348,11 @@ def _kept(
 ) -> Callable[..., Any] | tuple[Callable[..., Any], ...] | None:
     """A list of transforms as a tuple: who changes a list in place would change nothing else."""
     return transform if transform is None or callable(transform) else tuple(transform)
+
+
+def _begin_worker() -> None:
+    """What a DataLoader worker needs once; it has torch."""
+    from packer.reader.delivery import deliver_errors
+
+    keep_to_one_thread()
+    deliver_errors()

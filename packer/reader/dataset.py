@@ -221,8 +221,8 @@ class PackedDataset:
 
     @read_only("it lists what was found")
     def skipped(self) -> list[SkippedSample]:
-        """Damaged samples that were left out so far (on_error="skip"): by this process and, where
-        torch was imported before the data set was made, by its DataLoader workers.
+        """Damaged samples that were left out so far (on_error="skip"), by this process and by its
+        DataLoader workers.
         """
         return self.skips.skipped()
 

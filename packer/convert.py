@@ -37,6 +37,7 @@ from packer.packing.state import (
     read_plan,
 )
 from packer.packing.tally import Tally
+from packer.raised import Contained
 from packer.reporting import Reporter
 from packer.types import display_path
 
@@ -101,14 +102,15 @@ def convert_dataset(
         reporter.warn(warning)
     given = source if isinstance(source, Input) else open_input(source)
     folder = Path(out).absolute()
-    job = make_job(given, options, reporter)
-    moved = _move_away(folder, reporter) if force else None
-    if not is_complete(folder):
-        _require_empty_or_ours(folder)
-        result = _convert(folder, job, reporter, job_name)
-        if result is not None:
-            return dataclasses.replace(result, moved=moved)
-    return ConvertResult(folder, _compare_complete(folder, job), was_complete=True)
+    with Contained("converting"):  # what a reporter raises
+        job = make_job(given, options, reporter)
+        moved = _move_away(folder, reporter) if force else None
+        if not is_complete(folder):
+            _require_empty_or_ours(folder)
+            result = _convert(folder, job, reporter, job_name)
+            if result is not None:
+                return dataclasses.replace(result, moved=moved)
+        return ConvertResult(folder, _compare_complete(folder, job), was_complete=True)
 
 
 def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertResult | None:

@@ -14,6 +14,7 @@ import numpy as np
 from packer.attributes import ReadOnly, read_only
 from packer.errors import UsageError, suggestion
 from packer.imaging.opencv import keep_to_one_thread
+from packer.raised import named, runtime_error
 from packer.reader import ranks, seeding, selection
 from packer.reader.attributes import Assignments
 from packer.reader.decoding import IMAGE, Decoder
@@ -207,12 +208,11 @@ class PackedDataset:
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[tuple[Any, Any]]:
         """(image, label) of several samples, in their order; raises as `__getitem__`."""
         rank = self.enter_process()
-        labels = self.pack.index["label"]
 
         def read(samples: Array) -> list[tuple[Any, Any]]:
             payloads = self.payloads.read(samples, IMAGE)
             return [
-                (self.image(payload, sample, global_draws(rank)), self.target(int(labels[sample])))
+                self._pair(payload, sample, global_draws(rank))
                 for sample, payload in zip(samples.tolist(), payloads, strict=True)
             ]
 
@@ -287,9 +287,17 @@ class PackedDataset:
         """The same as `samples`."""
         return Samples(self.pack)
 
-    def target(self, label: int) -> Any:
-        """A label behind `target_transform`."""
-        return label if self._target_transform is None else self._target_transform(label)
+    def labels(self, samples: Array) -> list[Any]:
+        """The labels of some samples, behind `target_transform`.
+
+        Raises:
+            Exception: What `target_transform` raises, with the sample's name.
+        """
+        labels: list[Any] = self.pack.index["label"][samples].tolist()
+        if self._target_transform is None:
+            return labels
+        pairs = zip(labels, samples.tolist(), strict=True)
+        return [self._target(self._target_transform, *pair) for pair in pairs]
 
     def image(self, payload: memoryview | None, sample: int, draws: Draws) -> Any:
         """The picture in a payload of `self.payloads`, behind all transforms.
@@ -335,6 +343,24 @@ class PackedDataset:
             f"PackedDataset({self.root!r}, {self.split!r}): {len(self)} samples, "
             f"{len(self.classes)} classes, decode={self.decode!r}"
         )
+
+    def _pair(self, payload: memoryview | None, sample: int, draws: Draws) -> tuple[Any, Any]:
+        transform = self._target_transform
+        label = int(self.pack.index["label"][sample])
+        try:
+            image = self.image(payload, sample, draws)
+            return image, label if transform is None else self._target(transform, label, sample)
+        except IndexError as error:
+            # As itself, it would end a `for` loop over the data set, or over a Subset of it.
+            where = f"{self.pack.describe(sample, IMAGE)}: a transform"
+            raise runtime_error(error, where) from error
+
+    def _target(self, transform: Callable[[int], Any], label: int, sample: int) -> Any:
+        try:
+            return transform(label)
+        except BaseException as error:
+            where = self.pack.describe(sample, IMAGE)
+            raise named(error, "target_transform", where)  # noqa: B904 - the same, or its cause is
 
     def _sample(self, index: SupportsIndex) -> int:
         count, number = len(self), operator.index(index)

@@ -70,7 +70,7 @@ class Fields:
         """
         pack = self._dataset.pack
         if name == LABEL:
-            return [self._dataset.target(label) for label in pack.index["label"][samples].tolist()]
+            return self._dataset.labels(samples)
         if name == KEY:
             return [pack.key(sample) for sample in samples.tolist()]
         payloads = read(samples, name)

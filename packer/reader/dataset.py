@@ -7,16 +7,16 @@ import operator
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from packer.attributes import ReadOnly, read_only
+from packer.attributes import read_only
 from packer.errors import UsageError, suggestion
 from packer.imaging.opencv import keep_to_one_thread
 from packer.raised import named, runtime_error
 from packer.reader import ranks, seeding, selection
-from packer.reader.attributes import Assignments
+from packer.reader.attributes import Assignments, PackAttributes
 from packer.reader.decoding import IMAGE, Decoder
 from packer.reader.hashing import Draws
 from packer.reader.pack import Pack
@@ -24,12 +24,12 @@ from packer.reader.payloads import Payloads
 from packer.reader.preload import open_pack
 from packer.reader.selection import SelectedPack
 from packer.reader.skipping import SkippedSample, Skips
+from packer.reader.torchclass import seen_by_torch
 from packer.reader.transforms import global_draws
-from packer.reader.views import Keys, Samples, Targets
 from packer.types import Array
 
 
-class PackedDataset:
+class PackedDataset(PackAttributes):
     """One split of a pack, a sample at a time: `[i]` → (image, label).
 
     Works wherever torchvision's ImageFolder does, with and without torch. `__getitems__`, which
@@ -163,8 +163,9 @@ class PackedDataset:
 
         Args:
             classes: Names or labels (-1: unlabelled) of the classes to take.
-            fraction: Take a part of each class, drawn at random: 0.1, or (0.8, 1.0). Parts that do
-                not overlap share no sample; parts that make up 1 leave none out.
+            fraction: Take a part, drawn at random and stratified by class: 0.1, or (0.8, 1.0).
+                Parts of one size differ by one sample at most, parts that do not overlap share
+                none, and parts that make up 1 leave none out.
             first: Take so many from the start.
             samples: Numbers of the samples to take, or a bool mask of all samples.
             seed: Of `fraction`.
@@ -196,14 +197,44 @@ class PackedDataset:
     def __len__(self) -> int:
         return len(self.pack)
 
-    def __getitem__(self, index: SupportsIndex) -> tuple[Any, Any]:
-        """(image, label) of one sample; counts from the end when negative.
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> tuple[Any, Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> PackedDataset: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> tuple[Any, Any] | PackedDataset:
+        """(image, label) of one sample; counts from the end when negative. Of a slice: a selection,
+        see `select`.
 
         Raises:
             IndexError: There is no such sample.
+            UsageError: A slice that goes backwards: selections keep the pack's order.
             DamageError: The pack does not hold what its index says.
         """
+        if isinstance(index, slice):
+            return self.select(samples=selection.sliced(len(self), index))
         return self.__getitems__([index])[0]
+
+    def __add__(self, other: Any) -> Any:
+        """Both as one torch.utils.data.ConcatDataset, as torch's data sets add."""
+        if not (hasattr(other, "__getitem__") and hasattr(other, "__len__")):
+            return NotImplemented
+        from torch.utils.data import ConcatDataset
+
+        both: list[Any] = [self, other]
+        return ConcatDataset(both)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """What isinstance() compares beside the type itself: where torch is loaded, a class that
+        is one of its data sets, too. Importing the reader does not import torch, and torch may be
+        imported later than a data set is made.
+        """
+        return seen_by_torch(type(self))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.__getstate__())
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[tuple[Any, Any]]:
         """(image, label) of several samples, in their order; raises as `__getitem__`."""
@@ -239,53 +270,6 @@ class PackedDataset:
             raise UsageError(f"unknown field {name!r}", suggestion(name, known))
         payload = self.payloads.read([self._sample(index)], name)[0]
         return None if payload is None else bytes(payload)
-
-    @read_only()
-    def root(self) -> str:
-        """The pack's folder."""
-        return str(self.pack.root)
-
-    @read_only()
-    def split(self) -> str:
-        """Name of the split."""
-        return self.pack.split
-
-    decode: ReadOnly[str] = ReadOnly(lambda self: self.decoder.decode)
-    decode_quality: ReadOnly[str] = ReadOnly(lambda self: self.decoder.quality)
-    verify: ReadOnly[str] = ReadOnly(lambda self: self.payloads.verify)
-    on_error: ReadOnly[str] = ReadOnly(lambda self: self.skips.on_error)
-    stage: ReadOnly[Any] = ReadOnly(lambda self: self._copied[0])
-    preload: ReadOnly[str | None] = ReadOnly(lambda self: self._copied[1])
-
-    @read_only("select(classes=…) takes some of them, target_transform changes labels")
-    def classes(self) -> list[str]:
-        """Names of the classes."""
-        return self._classes
-
-    @read_only("select(classes=…) takes some of them, target_transform changes labels")
-    def class_to_idx(self) -> dict[str, int]:
-        """Label by class name."""
-        return self._class_to_idx
-
-    @read_only("select(samples=…) takes some samples, target_transform changes labels")
-    def targets(self) -> Targets:
-        """The label of each sample, -1 = none: a list of int that numpy and torch take, too."""
-        return Targets(self.pack.index["label"])
-
-    @read_only("select(samples=…) takes some of them")
-    def keys(self) -> Keys:
-        """The samples' original paths, as text."""
-        return Keys(self.pack)
-
-    @read_only("select(samples=…) takes some of them")
-    def samples(self) -> Samples:
-        """(original path, label) of each sample."""
-        return Samples(self.pack)
-
-    @read_only("select(samples=…) takes some of them")
-    def imgs(self) -> Samples:
-        """The same as `samples`."""
-        return Samples(self.pack)
 
     def labels(self, samples: Array) -> list[Any]:
         """The labels of some samples, behind `target_transform`.
@@ -363,10 +347,23 @@ class PackedDataset:
             raise named(error, "target_transform", where)  # noqa: B904 - the same, or its cause is
 
     def _sample(self, index: SupportsIndex) -> int:
-        count, number = len(self), operator.index(index)
+        count = len(self)
+        try:
+            number = operator.index(index)
+        except TypeError:
+            raise TypeError(
+                f"a sample's number is an integer, not {type(index).__name__}; "
+                "several samples: select(samples=…), or a slice"
+            ) from None
         if not -count <= number < count:
             raise IndexError(f"sample {number} of {count}")
         return number % count
+
+
+def _restored(kind: type[PackedDataset], state: dict[str, Any]) -> PackedDataset:
+    dataset = kind.__new__(kind)
+    dataset.__dict__.update(state)
+    return dataset
 
 
 def _kept(

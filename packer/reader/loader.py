@@ -14,6 +14,7 @@ from packer.errors import UsageError
 from packer.reader import ranks
 from packer.reader.dataset import PackedDataset
 from packer.reader.fields import Fields
+from packer.reader.given import require_dataset
 from packer.reader.loading.cores import default_threads
 from packer.reader.loading.device import Device
 from packer.reader.loading.making import Maker, Material, Wanted
@@ -268,11 +269,12 @@ def _sheets(layout: Layout, pinned: bool, ahead: int) -> Sheets:
 def _dataset(
     root: str | os.PathLike[str] | PackedDataset, options: dict[str, Any]
 ) -> PackedDataset:
-    if not isinstance(root, PackedDataset):
+    if isinstance(root, str | os.PathLike):
         return PackedDataset(root, decode="numpy", **options)
+    dataset = require_dataset(root, "Loader")
     if options:
         raise UsageError(
             f"{', '.join(options)} given beside a data set, which has its own",
             "give them to PackedDataset, or give Loader the pack's folder",
         )
-    return root
+    return dataset

@@ -47,7 +47,7 @@ class MixedStream(IterableDataset[Any]):
         length: int | None = None,
         seed: int = 0,
     ) -> None:
-        self._streams = tuple(streams)
+        self._streams = _listed(streams)
         _check_streams(self._streams)
         lengths = np.array([len(stream) for stream in self.streams], np.int64)
         shares = _shares(lengths, weights)
@@ -121,6 +121,17 @@ def _shares(lengths: Array, weights: Sequence[float] | None) -> Array:
         raise UsageError(f"weights {given.tolist()} cannot be", "0 or more, not all 0")
     shares: Array = given / given.sum()
     return shares
+
+
+def _listed(streams: Sequence[BatchStream]) -> tuple[BatchStream, ...]:
+    given = list(streams) if isinstance(streams, list | tuple) else [streams]
+    for stream in given:
+        if not isinstance(stream, BatchStream):
+            raise UsageError(
+                f"MixedStream takes streams, not {type(stream).__name__}",
+                "MixedStream([BatchStream(one, …), BatchStream(other, …)])",
+            )
+    return tuple(streams)
 
 
 def _check_streams(streams: Sequence[BatchStream]) -> None:

@@ -11,6 +11,7 @@ from packer.errors import UsageError
 from packer.reader import ranks
 from packer.reader.attributes import OrderAttributes
 from packer.reader.dataset import PackedDataset
+from packer.reader.given import require_dataset
 from packer.reader.order import OrderOptions, Schedule
 from packer.reader.pack import Pack
 from packer.reader.state import Place, Sequence, read_state, write_state
@@ -48,6 +49,7 @@ class WindowSampler(OrderAttributes):
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
+        dataset = require_dataset(dataset, "WindowSampler")
         rank, world_size = ranks.resolve(rank, world_size)
         options = OrderOptions(batch_size, shuffle, window, seed, tail, rank, world_size)
         self._dataset = dataset

@@ -16,6 +16,7 @@ from packer.reader.attributes import OrderAttributes
 from packer.reader.dataset import PackedDataset
 from packer.reader.decoding import IMAGE
 from packer.reader.fields import Fields
+from packer.reader.given import require_dataset
 from packer.reader.order import EpochOrder, OrderOptions, Schedule
 from packer.reader.progress import Progress, Walk
 from packer.reader.sampler import make_schedule, sequence_of
@@ -72,6 +73,7 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         fields: Sequence[str] = ("image", "label"),
         as_dict: bool = False,
     ) -> None:
+        dataset = require_dataset(dataset, type(self).__name__)
         rank, world_size = ranks.resolve(rank, world_size)
         options = OrderOptions(batch_size, shuffle, window, seed, tail, rank, world_size)
         self._dataset = dataset

@@ -30,6 +30,7 @@ from packer.packing.pool import Pool
 from packer.packing.shard import WORK_FOLDER
 from packer.packing.state import (
     PLAN_NAME,
+    WRITER_NAME,
     ShardState,
     agree_on_parts,
     agree_on_plan,
@@ -288,6 +289,10 @@ def _compare_complete(out: Path, job: Job) -> Manifest:
 def _require_empty_or_ours(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out}: a file is in the way of this folder", "use another --out")
+    if (out / WORK_FOLDER / WRITER_NAME).exists():
+        raise UsageError(
+            f"{out}: holds an unfinished pack of a PackWriter", "use another --out, or remove it"
+        )
     if out.is_dir() and not (out / WORK_FOLDER).is_dir() and any(out.iterdir()):
         raise UsageError(
             f"{out}: is not empty and holds no pack", "use another --out, or an empty folder"

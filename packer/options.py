@@ -136,6 +136,13 @@ class ConvertOptions:
             raise ConfigError(
                 f"part {self.part[0]}/{self.part[1]} cannot be", "K/N with 0 <= K < N"
             )
+
+    def require_one_size(self) -> None:
+        """Check that pictures of whatever size become pictures of one size, if the codec needs it.
+
+        Raises:
+            ConfigError: They do not.
+        """
         if self.codec == "raw" and not self.image.one_size:
             raise ConfigError(
                 "codec raw needs pictures of one size",

@@ -48,11 +48,16 @@ def named(error: BaseException, what: str, where: str) -> BaseException:
     """
     instead = as_error(error, f"{where}: {what}")
     if instead is error and isinstance(error, Exception):
-        if sys.version_info >= (3, 11):
-            error.add_note(f"in {where}")
-        elif error.__cause__ is None:
-            error.__cause__ = PackerError(f"in {where}")
+        annotate(error, f"in {where}")
     return instead
+
+
+def annotate(error: BaseException, text: str) -> None:
+    """Add a line to an error; its type stays."""
+    if sys.version_info >= (3, 11):
+        error.add_note(text)
+    elif error.__cause__ is None:
+        error.__cause__ = PackerError(text)
 
 
 class Contained:

@@ -148,6 +148,7 @@ def make_job(given: Input, options: ConvertOptions, reporter: Reporter) -> Job:
         SourceError: Nothing to convert there.
         ConfigError: Options that do not fit the source.
     """
+    options.require_one_size()
     listing = given.source.scan(given.litter, reporter.scanned)
     for reason, paths in sorted(listing.ignored_examples.items()):
         more = listing.ignored[reason] - len(paths)

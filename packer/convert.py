@@ -32,6 +32,7 @@ from packer.packing.shard import WORK_FOLDER, remove_own_temps
 from packer.packing.skips import judge_skips
 from packer.packing.state import (
     PLAN_NAME,
+    WRITER_NAME,
     ShardState,
     agree_on_parts,
     agree_on_plan,
@@ -39,6 +40,7 @@ from packer.packing.state import (
     read_plan,
 )
 from packer.packing.tally import Tally
+from packer.raised import Contained
 from packer.reporting import Reporter
 from packer.restore import describe_losses, find_losses, restore_pack
 from packer.types import display_path
@@ -114,14 +116,15 @@ def convert_dataset(
     if warning := libraries.overlap_warning():
         reporter.warn(warning)
     folder = Path(out).absolute()
-    job = make_job(given, options, reporter, folder)
-    moved = _move_away(folder, reporter) if force else None
-    if not is_complete(folder):
-        _require_empty_or_ours(folder)
-        result = _convert(folder, job, reporter, job_name)
-        if result is not None:
-            return dataclasses.replace(result, moved=moved)
-    return _keep_complete(folder, job, reporter)
+    with Contained("converting"):  # what a reporter raises
+        job = make_job(given, options, reporter, folder)
+        moved = _move_away(folder, reporter) if force else None
+        if not is_complete(folder):
+            _require_empty_or_ours(folder)
+            result = _convert(folder, job, reporter, job_name)
+            if result is not None:
+                return dataclasses.replace(result, moved=moved)
+        return _keep_complete(folder, job, reporter)
 
 
 def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertResult | None:
@@ -309,6 +312,10 @@ def _keep_complete(out: Path, job: Job, reporter: Reporter) -> ConvertResult:
 def _require_empty_or_ours(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out}: a file is in the way of this folder", "use another --out")
+    if (out / WORK_FOLDER / WRITER_NAME).exists():
+        raise UsageError(
+            f"{out}: holds an unfinished pack of a PackWriter", "use another --out, or remove it"
+        )
     if out.is_dir() and not (out / WORK_FOLDER).is_dir() and any(out.iterdir()):
         raise UsageError(
             f"{out}: is not empty and holds no pack", "use another --out, or an empty folder"

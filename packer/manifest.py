@@ -256,7 +256,8 @@ def _no_pack(pack: Path) -> SourceError:
     if (pack / ".packer").is_dir():
         return SourceError(
             f"{pack}: an unfinished pack",
-            "run the same packer convert again, or packer merge if it is made in parts",
+            "run the same packer convert again (packer merge if it is made in parts), or the same "
+            "PackWriter with resume=True",
         )
     if not pack.exists():
         return SourceError(f"{pack}: no such folder")

@@ -138,6 +138,13 @@ class ConvertOptions:
             )
         if self.split not in (None, "none"):
             parse_split(self.split or "")
+
+    def require_one_size(self) -> None:
+        """Check that pictures of whatever size become pictures of one size, if the codec needs it.
+
+        Raises:
+            ConfigError: They do not.
+        """
         if self.codec == "raw" and not self.image.one_size:
             raise ConfigError(
                 "codec raw needs pictures of one size",

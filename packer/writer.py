@@ -3,58 +3,73 @@
     from packer.writer import PackWriter
 
     with PackWriter("shapes", classes=["circle", "square"]) as writer:
-        writer.write(image=pixels, label=0, key="circle/1.png", split="train")
+        writer.write(image=pixels, label="circle", key="circle/1.png", split="train")
 
-Samples are packed in the order they are written, so write them in shuffled order: batches then mix
-classes. Pictures are resized and encoded as `packer convert` does.
+Pictures are resized and encoded as `packer convert` does.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import packer
-from packer import formats, registry
-from packer.columns import ShardRecord, index_name
-from packer.errors import ImageError, PackerError, UsageError, suggestion
-from packer.fsio import make_folder, remove_if_there
+from packer import formats
+from packer.attributes import ReadOnly
+from packer.errors import ImageError, OutputError, TooManySkipped, UsageError
+from packer.fsio import make_folder, publish_over
 from packer.imaging import libraries
 from packer.manifest import Manifest, SplitRecord
 from packer.options import ConvertOptions
-from packer.packing.agreement import image_fields
 from packer.packing.finish import count, finish_pack
 from packer.packing.lock import Lock
-from packer.packing.shard import WORK_FOLDER, ShardBuilder
-from packer.packing.state import remove_work_folder
+from packer.packing.shard import WORK_FOLDER
+from packer.packing.skips import allowed_skips, judge_skips
+from packer.packing.splitwriter import Finished, ShardTarget, SplitWriter, splits_there
+from packer.packing.spool import Spool
+from packer.packing.state import PLAN_NAME, WRITER_NAME, describe_difference, remove_work_folder
 from packer.parsing import SPLIT_NAME
-from packer.transcode import transcode, transcode_pixels
-from packer.types import NO_LABEL, Encoded, Field, Pixels, Sample, path_bytes
-
-#: Becomes part of array names in the index, of data set names in HDF5, of member names in tar.
-_FIELD_NAME = re.compile(r"[a-z][a-z0-9_]*")
+from packer.pictures import encode_picture
+from packer.raised import Contained, annotate
+from packer.types import NO_LABEL, Encoded, Sample, Skip, display_path, path_bytes
+from packer.writersettings import ON_ERROR, ORDERS, WriterSettings, check_choice, settings_of
 
 
 class PackWriter:
     """Writes a pack sample by sample; a context manager.
 
-    Leaving the block writes the indexes and the manifest; leaving it by an exception removes what
-    was written.
+    Leaving the block writes the indexes and the manifest. Left by an exception, finished shards are
+    kept, and the exception says so: `PackWriter(…, resume=True)` and the same writes go on behind
+    them. `abort` removes what was written.
 
     Args:
-        out: The pack's folder; must be empty or not there.
-        classes: Class names; a sample's label is an index into them. None: samples without labels.
-        options: How pictures are made and packed; those about splits, order and jobs have no
-            meaning here.
+        out: The pack's folder; must be empty or not there, or hold what `resume` goes on from.
+        classes: Class names; a sample's label is one of them, or its index. None: samples without
+            labels.
+        options: How pictures are made and packed (resize, codec, format, batch and shard size).
         fields: Further fields, kept as bytes: the extension of their members in tar shards by name,
             such as {"caption": "txt"}.
+        order: "written": samples are packed in the order in which they are written, so write them
+            in shuffled order: on-disk batches then mix classes. "shuffled": they wait, encoded, in
+            a file in `out` and are packed in random order at the end; this takes twice the room on
+            disk meanwhile, and nothing is finished before the end.
+        seed: Of the order "shuffled", which depends on it and the samples' keys alone.
+        on_error: What a picture does that cannot be stored. "raise": `write` raises ImageError and
+            nothing else happens, so that a caller may go on; "skip": it is listed with its reason
+            in the pack's skipped.jsonl, and counted.
+        max_skipped: How many pictures may be skipped; None: 1 % of them, at least 10.
+        resume: Go on from an unfinished pack, if there is one. The same samples must be written
+            again, in the same order; those in finished shards are not looked at.
 
     Raises:
-        UsageError: `out` is not empty, or a field's name or extension cannot be.
+        UsageError: `out` is not empty, holds an unfinished pack with other settings, or an argument
+            that cannot be.
+        InUse: Another process writes there.
         OutputError: The file system refused.
     """
 
@@ -65,98 +80,131 @@ class PackWriter:
         classes: Sequence[str] | None = None,
         options: ConvertOptions | None = None,
         fields: Mapping[str, str] | None = None,
+        order: str = "written",
+        seed: int = 0,
+        on_error: str = "raise",
+        max_skipped: int | None = None,
+        resume: bool = False,
     ) -> None:
         libraries.require_converting()
-        self.out = Path(out).absolute()
-        self._options = options or ConvertOptions()
-        formats.require(self._options.format)
-        self._classes = tuple(classes or ())
-        self._fields = image_fields(self._options.codec)
-        self._fields += _further_fields(self._fields, fields or {})
-        if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
-            raise UsageError(f"{self.out}: is not an empty folder", "use another folder")
-        make_folder(self.out / WORK_FOLDER)
-        self._lock = Lock(self.out / WORK_FOLDER, None)
-        self._lock.__enter__()
-        self._lock.keep_alive()
-        self._splits: dict[str, _SplitWriter] = {}
+        check_choice("order", order, ORDERS)
+        check_choice("on_error", on_error, ON_ERROR)
+        if resume and order == "shuffled":
+            raise UsageError(
+                "order='shuffled' finishes nothing before the end, so there is nothing to resume",
+                "leave out resume, or write in shuffled order yourself",
+            )
+        if max_skipped is not None and on_error != "skip":
+            raise UsageError("max_skipped without on_error='skip' has no effect")
+        self._out = Path(out).absolute()
+        self._settings: WriterSettings = settings_of(classes, options, fields, order, seed)
+        formats.require(self._settings.options.format)
+        self._skipping = on_error, max_skipped
+        self._resume = resume
+        self._splits: dict[str, SplitWriter] = {}
+        self._spools: dict[str, Spool] = {}
         self._keys: set[bytes] = set()
+        self._done: dict[bytes, int] = {}  # slots of samples in finished shards, not yet met again
+        self._slots = 0
+        self._skips: list[Skip] = []
         self._notes: Counter[str] = Counter()
+        self._size: tuple[int, int] | None = None  # of all pictures, where the codec needs one
+        self._begin()
+
+    out: ReadOnly[Path] = ReadOnly(lambda self: self._out)
+    classes: ReadOnly[tuple[str, ...]] = ReadOnly(lambda self: self._settings.classes)
+    options: ReadOnly[ConvertOptions] = ReadOnly(lambda self: self._settings.options)
+    fields: ReadOnly[dict[str, str]] = ReadOnly(lambda self: dict(self._settings.further))
+    order: ReadOnly[str] = ReadOnly(lambda self: self._settings.order)
+    seed: ReadOnly[int] = ReadOnly(lambda self: self._settings.seed)
+    on_error: ReadOnly[str] = ReadOnly(lambda self: self._skipping[0])
+    max_skipped: ReadOnly[int | None] = ReadOnly(lambda self: self._skipping[1])
+    resume: ReadOnly[bool] = ReadOnly(lambda self: self._resume)
 
     def write(
         self,
         *,
-        image: Pixels | bytes,
+        image: Any,
         key: str,
-        label: int = NO_LABEL,
+        label: Any = NO_LABEL,
         split: str = "train",
         fields: Mapping[str, bytes] | None = None,
-    ) -> None:
+    ) -> bool:
         """Add one sample.
 
         Args:
-            image: A picture's file as bytes, or its pixels: H×W×3 uint8, RGB, upright.
+            image: A picture's file as bytes, or its path (both keep coded pixels that need no
+                change); a PIL image; its pixels, upright, uint8: an array H×W×3 (RGB), H×W×1 or H×W
+                (gray), or a torch tensor, also 3×H×W or 1×H×W.
             key: Names the sample, as a path would; unique in the pack.
-            label: Index into the pack's classes, or NO_LABEL.
+            label: A class's name, or its index (any integer type); NO_LABEL (-1): none.
             split: Name of its split.
             fields: Bytes of the writer's further fields; those left out are absent in this sample.
 
+        Returns:
+            Whether it is packed; False: it was skipped.
+
         Raises:
             ImageError: The picture cannot be stored; nothing was written, go on if you like.
+            TooManySkipped: More pictures than `max_skipped`.
             UsageError: A key for the second time, a label that is no class, no split name, a field
-                that the writer was not told of or that is no bytes.
+                that the writer was not told of or that is no bytes; after `resume`, another order.
             OutputError: The file system refused.
         """
         path = path_bytes(key)
         if path in self._keys:
             raise UsageError(f"key {key!r} was written already", "keys name samples: once each")
-        if label != NO_LABEL and not 0 <= label < len(self._classes):
-            raise UsageError(f"label {label} of {key!r} is none of {len(self._classes)} classes")
+        number = self._settings.label(label, key)
         if not SPLIT_NAME.fullmatch(split):
             raise UsageError(f"{split!r} cannot name a split", "letters, digits and _")
-        further = self._further(fields or {}, key)
-        picture = self._encode(image)
-        sample = Sample(
-            slot=len(self._keys),
-            path=path,
-            label=label,
-            width=picture.width,
-            height=picture.height,
-            payloads={"image": picture.payload, **further},
-        )
-        self._keys.add(path)
+        further = self._settings.payloads(fields or {}, key)
+        if path in self._done:
+            self._pass_over(path, key)
+            return True
+        try:
+            with Contained(f"reading the picture of {key!r}"):
+                picture = self._encode(image)
+        except ImageError as error:
+            if self.on_error == "raise":
+                raise
+            self._skip(path, error)
+            return False
+        payloads = {"image": picture.payload, **further}
+        self._add(split, Sample(self._slots, path, number, picture.width, picture.height, payloads))
         self._notes.update(picture.notes)
-        if split not in self._splits:
-            self._splits[split] = _SplitWriter(self.out, split, self._options, self._fields)
-        self._splits[split].add(sample)
+        return True
 
     def close(self) -> Manifest:
-        """Complete the pack."""
-        splits = {}
-        for name, writer in self._splits.items():
-            writer.flush()
-            splits[name] = SplitRecord.of_shards(name, writer.records)
-        draft = Manifest(
-            name=self.out.name,
-            format=self._options.format,
-            batch_size=self._options.batch_size,
-            fields=self._fields,
-            classes=self._classes,
-            display_names=self._classes,
-            splits=splits,
-            counts=count(len(self._keys), [], notes=self._notes),
-            options=self._options.affecting_bytes(),
-            libraries={"packer": packer.__version__, **libraries.versions()},
-        )
-        manifest = finish_pack(self.out, draft, [])
+        """Complete the pack.
+
+        Raises:
+            TooManySkipped: More pictures were skipped than allowed.
+            UsageError: After `resume`, samples of finished shards were not written again.
+            OutputError: The file system refused.
+        """
+        if self._done:
+            key = display_path(next(iter(self._done)))
+            raise UsageError(
+                f"{len(self._done)} samples of finished shards were not written again: {key!r}",
+                "with resume=True, write the same samples; use another folder for others",
+            )
+        self._judge()
+        first = 0
+        for name, spool in self._spools.items():
+            for sample in spool.shuffled(first):
+                self._split(name).add(sample)
+                first = sample.slot + 1
+            spool.remove()
+        manifest = finish_pack(self._out, self._draft(), self._skips)
         self._lock.__exit__(None, None, None)
         return manifest
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove what was written, finished shards too."""
+        self._abandon()
         for writer in self._splits.values():
-            writer.abort()
-        remove_work_folder(self.out)
+            writer.remove()
+        remove_work_folder(self._out)
         self._lock.__exit__(None, None, None)
 
     def __enter__(self) -> PackWriter:
@@ -168,114 +216,167 @@ class PackWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
+        if error is not None:
+            annotate(error, self._keep())
+            return
+        try:
+            self.close()
+        except BaseException as failure:
+            annotate(failure, self._keep())
+            raise
+
+    def _begin(self) -> None:
+        work = self._out / WORK_FOLDER
+        there = self._out.is_dir() and (work / WRITER_NAME).exists()
+        if there and not self._resume:
+            raise UsageError(
+                f"{self._out}: holds an unfinished pack",
+                "resume=True goes on from it; or remove the folder",
+            )
+        if not there and not _is_empty(self._out):
+            raise UsageError(f"{self._out}: is not an empty folder", "use another folder")
+        make_folder(work)
+        self._lock = Lock(work, None)
+        self._lock.__enter__()
+        self._lock.keep_alive()
+        try:
+            self._agree(work / WRITER_NAME)
+            finished = Finished()
+            for split in splits_there(self._target):
+                self._split(split).take_over(finished)
+            self._done, self._notes = finished.slots, finished.notes
+            self._size = finished.size
+        except BaseException:
+            self._lock.__exit__(None, None, None)
+            raise
+
+    def _agree(self, path: Path) -> None:
+        ours = self._settings.to_json()
+        if path.exists():
             try:
-                self.close()
-            except PackerError:
-                self.abort()
-                raise
+                theirs = json.loads(path.read_bytes())
+            except (OSError, ValueError) as error:
+                raise OutputError(f"{path}: is damaged: {error}", "remove the folder") from error
+            if difference := describe_difference(theirs, ours):
+                raise UsageError(
+                    f"{self._out}: holds an unfinished pack with {difference}",
+                    "give the same arguments, or remove the folder",
+                )
         else:
-            self.abort()
+            publish_over(path.parent, path, json.dumps(ours).encode())
 
-    def _further(self, given: Mapping[str, bytes], key: str) -> dict[str, bytes]:
-        known = [field.name for field in self._fields if field.kind == "bytes"]
-        for name, value in given.items():
-            if name not in known:
-                raise UsageError(
-                    f"unknown field {name!r} of {key!r}",
-                    suggestion(name, known) if known else "name it in PackWriter(fields=…)",
-                )
-            if not isinstance(value, bytes | bytearray | memoryview):
-                raise UsageError(
-                    f"field {name!r} of {key!r} is {type(value).__name__}, not bytes",
-                    "text: text.encode()",
-                )
-        return {name: bytes(value) for name, value in given.items()}
-
-    def _encode(self, image: Pixels | bytes) -> Encoded:
-        if isinstance(image, bytes | bytearray | memoryview):
-            return transcode(bytes(image), self._options.image)
-        if image.ndim != 3 or image.shape[2] != 3 or image.dtype.name != "uint8":
-            raise ImageError(
-                "undecodable", f"pixels are {image.shape} {image.dtype}, not H×W×3 uint8"
-            )
-        return transcode_pixels(image, self._options.image)
-
-
-def _further_fields(taken: Sequence[Field], given: Mapping[str, str]) -> tuple[Field, ...]:
-    """Fields of bytes, checked against those there are."""
-    names = {field.name for field in taken} | {"key"}  # streams yield the path under that name
-    extensions = {field.extension for field in taken}
-    for name, extension in given.items():
-        if not _FIELD_NAME.fullmatch(name) or name in names:
-            raise UsageError(
-                f"{name!r} cannot name a field", "a lower-case word, not image, label or key"
-            )
-        if not _FIELD_NAME.fullmatch(extension) or extension in extensions:
-            raise UsageError(
-                f"extension {extension!r} of field {name!r} cannot be",
-                f"a lower-case word, none of {', '.join(sorted(extensions))}",
-            )
-        extensions.add(extension)
-    return tuple(Field(name, "bytes", extension) for name, extension in given.items())
-
-
-class _SplitWriter:
-    """One split's shards, one after the other."""
-
-    def __init__(
-        self, out: Path, split: str, options: ConvertOptions, fields: Sequence[Field]
-    ) -> None:
-        self.records: list[ShardRecord] = []
-        self._out = out
-        self._split = split
-        self._options = options
-        self._fields = fields
-        self._waiting: list[Sample] = []
-        self._builder: ShardBuilder | None = None
-        self._bytes = 0
-
-    def add(self, sample: Sample) -> None:
-        self._waiting.append(sample)
-        if len(self._waiting) == self._options.batch_size:
-            self._write_batch()
-            if self._bytes >= self._options.shard_size:
-                self._finish_shard()
-
-    def flush(self) -> None:
-        """Write what waits and finish the last shard."""
-        if self._waiting:
-            self._write_batch()
-        if self._builder is not None:
-            self._finish_shard()
-
-    def abort(self) -> None:
-        """Remove all of this split's files."""
-        if self._builder is not None:
-            self._builder.abort()
-        for record in self.records:
-            remove_if_there(self._out / record.name)
-            remove_if_there(self._out / index_name(record.name))
-        remove_if_there(self._out / f"{self._split}.index")
-
-    def _write_batch(self) -> None:
-        if self._builder is None:
-            extension = registry.load("formats", self._options.format).EXTENSION
-            self._builder = ShardBuilder(
-                self._out,
-                f"{self._split}-{len(self.records):06d}.{extension}",
-                self._options.format,
-                self._fields,
-                self._options.image.one_size,
-            )
-        self._builder.add_batch(self._waiting)
-        self._bytes += sum(
-            len(payload) for sample in self._waiting for payload in sample.payloads.values()
+    @property
+    def _target(self) -> ShardTarget:
+        options = self._settings.options
+        return ShardTarget(
+            out=self._out,
+            format=options.format,
+            fields=self._settings.fields,
+            batch_size=options.batch_size,
+            shard_size=options.shard_size,
+            one_size=options.image.one_size or options.codec == "raw",
         )
-        self._waiting = []
 
-    def _finish_shard(self) -> None:
-        assert self._builder is not None, "called with a shard open"
-        self.records.append(self._builder.finish())
-        self._builder.publish()
-        self._builder, self._bytes = None, 0
+    def _split(self, name: str) -> SplitWriter:
+        if name not in self._splits:
+            self._splits[name] = SplitWriter(self._target, name)
+        return self._splits[name]
+
+    def _pass_over(self, path: bytes, key: str) -> None:
+        """A sample of a finished shard, which is written again."""
+        slot = self._done.pop(path)
+        if slot != self._slots:
+            raise UsageError(
+                f"key {key!r} was number {slot} and is number {self._slots} now",
+                "with resume=True, write the same samples in the same order",
+            )
+        self._keys.add(path)
+        self._slots += 1
+
+    def _encode(self, image: Any) -> Encoded:
+        options = self._settings.options
+        picture = encode_picture(image, options.image)
+        size = picture.width, picture.height
+        if options.codec == "raw":
+            if self._size not in (None, size):
+                width, height = self._size or size
+                raise ImageError(
+                    "bad-size",
+                    f"{size[0]} x {size[1]} pixels, but the first picture has {width} x {height}; "
+                    "codec raw needs one size, which resize with resize_mode crop or pad makes",
+                )
+            self._size = size
+        return picture
+
+    def _add(self, split: str, sample: Sample) -> None:
+        self._keys.add(sample.path)
+        self._slots += 1
+        if self.order == "written":
+            self._split(split).add(sample)
+            return
+        if split not in self._spools:
+            self._spools[split] = Spool(self._out / WORK_FOLDER, self.seed)
+        self._spools[split].add(sample)
+
+    def _skip(self, path: bytes, error: ImageError) -> None:
+        self._skips.append(Skip(self._slots, path, error.reason, error.detail))
+        self._keys.add(path)
+        self._slots += 1
+        if self.max_skipped is not None and len(self._skips) > self.max_skipped:
+            self._judge()
+
+    def _judge(self) -> None:
+        if self._skips:
+            allowed = allowed_skips(self._slots, self.max_skipped)
+            try:
+                judge_skips(self._skips, self._slots, allowed)
+            except TooManySkipped as error:
+                raise TooManySkipped(error.message, "PackWriter(…, max_skipped=…)") from None
+
+    def _draft(self) -> Manifest:
+        settings = self._settings
+        splits = {}
+        for name, writer in self._splits.items():
+            writer.flush()
+            splits[name] = SplitRecord.of_shards(name, writer.records)
+        return Manifest(
+            name=self._out.name,
+            format=settings.options.format,
+            batch_size=settings.options.batch_size,
+            fields=settings.fields,
+            classes=settings.classes,
+            display_names=settings.classes,
+            splits=splits,
+            counts=count(self._slots, self._skips, notes=self._notes),
+            options=settings.affecting_bytes(),
+            libraries={"packer": packer.__version__, **libraries.versions()},
+        )
+
+    def _abandon(self) -> None:
+        """Remove what is not finished."""
+        for spool in self._spools.values():
+            spool.remove()
+        for writer in self._splits.values():
+            writer.abandon()
+
+    def _keep(self) -> str:
+        """Leave what is finished; what is said of it."""
+        records = [record for writer in self._splits.values() for record in writer.records]
+        if not records or self.order == "shuffled":
+            self.abort()
+            return f"{self._out}: nothing was finished, so nothing is kept"
+        self._abandon()
+        self._lock.__exit__(None, None, None)
+        samples = sum(record.samples for record in records)
+        return (
+            f"{self._out}: {len(records)} finished shards with {samples} samples are kept; "
+            "PackWriter(…, resume=True) and the same writes go on behind them"
+        )
+
+
+def _is_empty(out: Path) -> bool:
+    """Whether nothing is there but what a process left that was killed as it began."""
+    if not out.exists():
+        return True
+    names = {path.name for path in out.iterdir()} if out.is_dir() else {out.name}
+    return names <= {WORK_FOLDER} and not (out / WORK_FOLDER / PLAN_NAME).exists()

@@ -45,6 +45,7 @@ MAX_PARAMETERS = 6
 PUBLIC_SIGNATURES = (
     "BatchStream.__init__",
     "Loader.__init__",
+    "PackWriter.__init__",
     "PackedDataset.__init__",
     "WindowSampler.__init__",
 )

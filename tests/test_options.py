@@ -55,10 +55,6 @@ def test_defaults_are_those_of_the_contract() -> None:
             {"split": "train=80,val=20"},
             "split 'train=80,val=20' is invalid: its parts must sum to 1",
         ),
-        ({"codec": "raw"}, "codec raw needs pictures of one size"),
-        ({"codec": "raw", "resize": "256"}, "codec raw needs pictures of one size"),
-        ({"codec": "raw", "resize": "8x8", "resize_mode": "short"}, "size '8x8' has two numbers"),
-        ({"codec": "raw", "resize": "8", "resize_mode": "crop", "upscale": False}, "codec raw"),
     ],
     ids=str,
 )
@@ -162,6 +158,23 @@ def test_run_options_do_not_affect_bytes() -> None:
         options = dataclasses.replace(ConvertOptions(), **{name: value})
         assert options.affecting_bytes() != ConvertOptions().affecting_bytes()
         assert json.loads(json.dumps(options.affecting_bytes())) == options.affecting_bytes()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"resize": "256"},
+        {"resize": "8", "resize_mode": "crop", "upscale": False},
+    ],
+)
+def test_raw_pixels_of_several_sizes_are_not_converted(values: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="codec raw needs pictures of one size"):
+        ConvertOptions(codec="raw", **values).require_one_size()
+    with pytest.raises(ConfigError, match="size '8x8' has two numbers"):
+        ConvertOptions(codec="raw", resize="8x8").require_one_size()
+    ConvertOptions(codec="raw", resize="8x6", resize_mode="pad").require_one_size()
+    ConvertOptions(**values).require_one_size()
 
 
 #: What a conversion is asked for, → the options that change nothing beside it.

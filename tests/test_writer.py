@@ -1,11 +1,15 @@
+import contextlib
+import dataclasses
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from packer import registry
 from packer.convert import ConvertOptions
-from packer.errors import ImageError, OutputError, UsageError
+from packer.errors import ImageError, OutputError, TooManySkipped, UsageError
 from packer.manifest import read_manifest
 from packer.reader import BatchStream, PackedDataset
 from packer.verify import VerifyOptions, verify_pack
@@ -119,22 +123,168 @@ def test_wrong_samples_are_refused_and_cost_nothing(tmp_path: Path) -> None:
             writer.write(image=_pixels(1), key="two", split="../etc")
         with pytest.raises(ImageError, match=r"undecodable|unsupported"):
             writer.write(image=b"no picture", key="two")
-        with pytest.raises(ImageError, match="not H×W×3 uint8"):
-            writer.write(image=np.zeros((3, 4), np.uint8), key="two")
+        with pytest.raises(ImageError, match="not H×W×3 or H×W uint8"):
+            writer.write(image=np.zeros((3, 4, 2), np.uint8), key="two")
         writer.write(image=_pixels(1), key="two", label=0)
     assert read_manifest(tmp_path / "pack").counts["packed"] == 2
 
 
-def test_leaving_by_an_exception_leaves_nothing(tmp_path: Path) -> None:
-    options = ConvertOptions(batch_size=2, shard_size=1)
-    with (
-        pytest.raises(RuntimeError, match="mine"),
-        PackWriter(tmp_path / "pack", options=options) as writer,
+SMALL = ConvertOptions(codec="png", batch_size=2, shard_size=1)  # a shard of each batch
+
+
+def said(error: BaseException) -> str:
+    return " ".join([*getattr(error, "__notes__", []), str(error.__cause__)])
+
+
+def write_all_unlabelled(writer: PackWriter, count: int) -> None:
+    for number in range(count):
+        writer.write(image=_pixels(number), key=str(number))
+
+
+def test_bad_pictures_are_skipped_and_listed(tmp_path: Path) -> None:
+    with PackWriter(tmp_path / "pack", options=SMALL, on_error="skip") as writer:
+        given: list[Any] = [
+            _pixels(0),
+            b"no picture",
+            _pixels(2),
+            tmp_path / "gone.jpg",
+            _pixels(4),
+        ]
+        packed = [writer.write(image=image, key=str(n)) for n, image in enumerate(given)]
+        assert packed == [True, False, True, False, True]
+        with pytest.raises(UsageError, match="'1' was written already"):
+            writer.write(image=_pixels(1), key="1")
+    counts = read_manifest(tmp_path / "pack").counts
+    assert (counts["planned"], counts["packed"], counts["skipped"]) == (5, 3, 2)
+    lines = (tmp_path / "pack" / "skipped.jsonl").read_text().splitlines()
+    assert [(json.loads(line)["path"], json.loads(line)["slot"]) for line in lines] == [
+        ("1", 1),
+        ("3", 3),
+    ]
+    assert json.loads(lines[1])["reason"] == "unreadable"
+    assert PackedDataset(tmp_path / "pack").keys == ["0", "2", "4"]
+
+
+def test_too_many_bad_pictures_stop_and_what_is_finished_is_kept(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"options": SMALL, "on_error": "skip", "resume": True}
+
+    def write(**more: Any) -> None:
+        with PackWriter(tmp_path / "pack", **options, **more) as writer:
+            for number in range(16):
+                bad = number % 4 == 3
+                writer.write(image=b"bad" if bad else _pixels(number), key=str(number))
+
+    with pytest.raises(
+        TooManySkipped, match=r"3 of 12 .* 2 allowed.*PackWriter\(…, max_skipped=…\)"
     ):
-        for number in range(5):
-            writer.write(image=_pixels(number), key=str(number))
+        write(max_skipped=2)
+    write(max_skipped=4)
+    assert read_manifest(tmp_path / "pack").counts["skipped"] == 4
+    with (
+        pytest.raises(TooManySkipped, match="not one picture can be stored"),
+        PackWriter(tmp_path / "none", on_error="skip") as writer,
+    ):
+        writer.write(image=b"bad", key="0")
+
+
+def test_a_caller_may_go_on_after_an_error(tmp_path: Path) -> None:
+    with PackWriter(tmp_path / "pack") as writer:
+        for number in range(4):
+            with contextlib.suppress(ImageError):
+                writer.write(image=b"bad" if number == 1 else _pixels(number), key=str(number))
+    assert PackedDataset(tmp_path / "pack").keys == ["0", "2", "3"]
+
+
+@pytest.mark.parametrize("format_name", registry.names("formats"))
+def test_samples_are_shuffled_on_request(tmp_path: Path, format_name: str) -> None:
+    options = dataclasses.replace(SMALL, format=format_name)
+    found = []
+    for name, seed, numbers in (
+        ("a", 0, range(40)),
+        ("b", 0, range(39, -1, -1)),
+        ("c", 1, range(40)),
+    ):
+        out = tmp_path / name / "pack"
+        arguments: dict[str, Any] = {"classes": ["a", "b"], "options": options, "seed": seed}
+        with PackWriter(out, **arguments, order="shuffled", fields={"note": "txt"}) as writer:
+            for number in numbers:
+                split, label = ("val" if number % 4 == 3 else "train"), number % 2
+                note = {"note": b"%d" % number}
+                image = _pixels(number)
+                writer.write(image=image, key=f"{number}", label=label, split=split, fields=note)
+        assert not (out / ".packer").exists()
+        for split, count in (("train", 30), ("val", 10)):
+            dataset = PackedDataset(out, split, decode="numpy")
+            assert len(dataset) == count
+            for sample, key in enumerate(dataset.keys):
+                image, label = dataset[sample]
+                assert np.array_equal(image, _pixels(int(key)))
+                assert (label, dataset.field("note", sample)) == (int(key) % 2, key.encode())
+        assert read_manifest(out).options["order"] == "shuffled"
+        found.append(list(PackedDataset(out).keys))
+        assert not verify_pack(out, VerifyOptions(decode=True, jobs=1)).damage
+    assert found[0] == found[1] != found[2]
+    assert found[0] != sorted(found[0], key=int)
+
+
+def test_an_exception_while_samples_wait_leaves_nothing(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RuntimeError) as caught,
+        PackWriter(tmp_path / "pack", options=SMALL, order="shuffled") as writer,
+    ):
+        write_all_unlabelled(writer, 9)
         raise RuntimeError("mine")
+    assert "nothing is kept" in said(caught.value)
     assert not list((tmp_path / "pack").iterdir())
+
+
+@pytest.mark.parametrize("format_name", registry.names("formats"))
+def test_raw_pixels_of_one_size_need_no_resize(tmp_path: Path, format_name: str) -> None:
+    options = ConvertOptions(codec="raw", format=format_name, batch_size=2, shard_size=1)
+    with pytest.raises(RuntimeError), PackWriter(tmp_path / "pack", options=options) as writer:
+        write_all_unlabelled(writer, 2)
+        with pytest.raises(ImageError, match=r"bad-size: 8 x 6 .*the first picture has 40 x 30"):
+            writer.write(image=_pixels(9, 8, 6), key="other")
+        raise RuntimeError("mine")
+    with PackWriter(tmp_path / "pack", options=options, resume=True) as writer:
+        write_all_unlabelled(writer, 2)
+        with pytest.raises(ImageError, match="bad-size"):  # the size of the finished shard
+            writer.write(image=_pixels(9, 8, 6), key="other")
+    dataset = PackedDataset(tmp_path / "pack", decode="numpy")
+    assert np.array_equal(dataset[1][0], _pixels(1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"order": "shufled"}, "unknown order 'shufled'.*did you mean"),
+        ({"on_error": "fail"}, "unknown on_error 'fail'"),
+        ({"order": "shuffled", "resume": True}, "nothing to resume"),
+        ({"max_skipped": 3}, "max_skipped without on_error='skip'"),
+        ({"seed": 3}, "seed without order='shuffled'"),
+        ({"options": ConvertOptions(split="none")}, "has no effect"),
+    ],
+    ids=str,
+)
+def test_arguments_that_cannot_be(tmp_path: Path, arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        PackWriter(tmp_path / "pack", **arguments)
+    assert not (tmp_path / "pack").exists()
+
+
+class Strange:
+    """An object whose code raises StopIteration."""
+
+    def __fspath__(self) -> str:
+        raise StopIteration
+
+
+def test_a_users_object_does_not_end_a_loop(tmp_path: Path) -> None:
+    with (
+        PackWriter(tmp_path / "pack", classes=["a"]) as writer,
+        pytest.raises(RuntimeError, match=r"picture of 'key' raised StopIteration"),
+    ):
+        writer.write(image=Strange(), key="key")
 
 
 def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def check(options: ConvertOptions, *, dry_run: bool) -> None:
 
     if dry_run:
         raise ConfigError("--check and --dry-run contradict each other", "use one of them")
+    options.require_one_size()
     libraries.require_converting()
     formats.require(options.format)
     require_cluster(options)

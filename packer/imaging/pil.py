@@ -7,6 +7,7 @@ import ctypes
 import io
 import logging
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from packer.types import Pixels
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+#: EXIF tag: which way up the picture was taken; 1: as it is stored.
+_ORIENTATION = 0x0112
 # Warnings filters and Pillow's switches are global to the process, so one thread reads at a time.
 # That costs little: Pillow holds the GIL for most of its work, and JPEG and WebP do not come here.
 _LOCK = threading.Lock()
@@ -40,6 +43,44 @@ def from_pixels(pixels: Pixels) -> Image:
     height, width, count = pixels.shape
     mode = "RGBX" if count == 4 else "RGB"
     return Image.frombuffer(mode, (width, height), np.ascontiguousarray(pixels), "raw", mode, 0, 1)
+
+
+def is_pillow(image: object) -> bool:
+    """Whether this is one of Pillow's pictures."""
+    module = sys.modules.get("PIL.Image")
+    return module is not None and isinstance(image, module.Image)
+
+
+def as_opened(image: Image) -> Pixels | bytes:
+    """A picture of Pillow's, as its user sees it: gray or RGB pixels, else a file of it.
+
+    A picture that is still as it was opened is turned and converted to sRGB as its file says. One
+    that was made of another, as by `convert` or `rotate`, keeps the same metadata, but nobody knows
+    whether they still hold, so its pixels are taken as they are.
+
+    Raises:
+        ImageError: Its mode cannot be stored, or its file is broken.
+    """
+    try:
+        opened = image.format is not None
+        profile = image.info.get("icc_profile") if opened else None
+        exif = image.getexif() if opened else None
+        plain = profile is None and (exif is None or exif.get(_ORIENTATION, 1) == 1)
+        if image.mode in ("RGB", "L") and plain:
+            return np.array(image)
+        if image.mode in ("YCbCr", "HSV", "LAB", "RGBX"):
+            return np.array(image.convert("RGB"))
+        if image.mode not in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16", "CMYK"):
+            raise ImageError("unsupported", f"a PIL image of mode {image.mode}")
+        file = io.BytesIO()
+        kind = "TIFF" if image.mode == "CMYK" else "PNG"
+        fast = {} if kind == "TIFF" else {"compress_level": 1}
+        image.save(file, kind, exif=exif or b"", icc_profile=profile, **fast)
+        return file.getvalue()
+    except (MemoryError, ImageError):
+        raise
+    except Exception as error:
+        raise _as_image_error(error) from error
 
 
 def to_pixels(image: Image) -> Pixels:

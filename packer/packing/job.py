@@ -174,6 +174,7 @@ def make_job(
         SourceError: Nothing to convert there, or what the recipe refuses.
         ConfigError: Options that do not fit the source.
     """
+    options.require_one_size()
     listing = given.source.scan(given.litter, reporter.scanned, out)
     for reason, paths in sorted(listing.ignored_examples.items()):
         more = listing.ignored[reason] - len(paths)

@@ -27,6 +27,8 @@ from packer.types import Skip
 
 PLAN_NAME = "plan.json"
 PARTS_NAME = "parts.json"
+#: What an unfinished pack of `packer.writer` is made with; such a pack has no plan.
+WRITER_NAME = "writer.json"
 
 
 @dataclass(frozen=True)

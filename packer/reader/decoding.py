@@ -13,6 +13,7 @@ from packer.errors import DamagedSample, ImageError, UsageError, suggestion
 from packer.imaging.fastresize import mirror
 from packer.imaging.pieces import Piece
 from packer.imaging.region import Region
+from packer.raised import named
 from packer.reader.fusing import Fused, fuse
 from packer.reader.hashing import Draws
 from packer.reader.pack import Pack
@@ -99,9 +100,10 @@ class Decoder:
         Raises:
             DamagedSample: There is no payload, or it cannot be decoded.
         """
-        shape = self._shape(sample)
-        codec, fused = self._fused(shape, draws)
-        return apply_steps(self._decode(codec, payload, sample, shape, fused.region), fused.steps)
+        try:
+            return self._pixels(payload, sample, draws)
+        except BaseException as error:
+            raise self._named(error, sample)  # noqa: B904 - the same one, or its cause is
 
     def write(self, payload: memoryview | None, sample: int, draws: Draws, out: Array) -> None:
         """Write what `pixels` gives into `out`, a place in a mini-batch.
@@ -117,17 +119,10 @@ class Decoder:
             DamagedSample: There is no payload, or it cannot be decoded.
             ValueError: `out` has another size.
         """
-        shape = self._shape(sample)
-        codec, fused = self._fused(shape, draws)
-        region, steps = fused.region, fused.steps
-        direct = out.dtype == np.uint8 and out.flags.c_contiguous
-        direct = direct and out.shape == (region.height, region.width, 3)
-        if direct and all(isinstance(step, Flip) for step in steps):
-            self._decode(codec, payload, sample, shape, region, out)
-            if len(steps) % 2:
-                mirror(out)
-        else:
-            write_steps(self._decode(codec, payload, sample, shape, region), steps, out)
+        try:
+            self._write(payload, sample, draws, out)
+        except BaseException as error:
+            raise self._named(error, sample)  # noqa: B904 - as above
 
     def write_all(
         self,
@@ -190,11 +185,41 @@ class Decoder:
 
     def image(self, payload: memoryview | None, sample: int, draws: Draws) -> Any:
         """The picture as the caller asked for it, behind all transforms; raises as `pixels`."""
+        try:
+            return self._image(payload, sample, draws)
+        except BaseException as error:
+            raise self._named(error, sample)  # noqa: B904 - as above
+
+    def _named(self, error: BaseException, sample: int) -> BaseException:
+        """An error of a transform, with the sample's name; one of a damaged sample has it."""
+        if isinstance(error, DamagedSample):
+            return error
+        return named(error, "a transform", self._pack.describe(sample, IMAGE))
+
+    def _pixels(self, payload: memoryview | None, sample: int, draws: Draws) -> Array:
+        shape = self._shape(sample)
+        codec, fused = self._fused(shape, draws)
+        return apply_steps(self._decode(codec, payload, sample, shape, fused.region), fused.steps)
+
+    def _write(self, payload: memoryview | None, sample: int, draws: Draws, out: Array) -> None:
+        shape = self._shape(sample)
+        codec, fused = self._fused(shape, draws)
+        region, steps = fused.region, fused.steps
+        direct = out.dtype == np.uint8 and out.flags.c_contiguous
+        direct = direct and out.shape == (region.height, region.width, 3)
+        if direct and all(isinstance(step, Flip) for step in steps):
+            self._decode(codec, payload, sample, shape, region, out)
+            if len(steps) % 2:
+                mirror(out)
+        else:
+            write_steps(self._decode(codec, payload, sample, shape, region), steps, out)
+
+    def _image(self, payload: memoryview | None, sample: int, draws: Draws) -> Any:
         image: Any
         if self.decode == "bytes":
             image = bytes(self._there(payload, sample))
         else:
-            image = owned(self.pixels(payload, sample, draws))
+            image = owned(self._pixels(payload, sample, draws))
             if self.decode == "pil" and image.dtype == np.uint8:
                 from packer.imaging.pil import from_pixels
 

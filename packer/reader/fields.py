@@ -34,6 +34,7 @@ class Fields:
 
     Attributes:
         names: As given.
+        as_dict: As given.
 
     Raises:
         UsageError: An unknown field, one twice, or none.
@@ -45,13 +46,17 @@ class Fields:
         self.names = tuple(names)
         self._dataset = dataset
         self._seed = seed
-        self._as_dict = as_dict
+        self.as_dict = as_dict
         known = {LABEL, KEY, *dataset.pack.stored_fields()}
         for name in self.names:
             if name not in known:
                 raise UsageError(f"unknown field {name!r}", suggestion(name, known))
         if len(set(self.names)) != len(self.names) or not self.names:
             raise UsageError(f"fields {self.names} cannot be", "one or more names, each once")
+
+    def of(self, dataset: PackedDataset) -> Fields:
+        """The same fields of another data set with the same fields."""
+        return Fields(dataset, self.names, self._seed, self.as_dict)
 
     def column(
         self, name: str, samples: Array, read: Callable[[Array, str], list[memoryview | None]]
@@ -65,7 +70,7 @@ class Fields:
         """
         pack = self._dataset.pack
         if name == LABEL:
-            return [self._dataset.target(label) for label in pack.index["label"][samples].tolist()]
+            return self._dataset.labels(samples)
         if name == KEY:
             return [pack.key(sample) for sample in samples.tolist()]
         payloads = read(samples, name)
@@ -118,7 +123,7 @@ class Fields:
 
     def mini_batch(self, collated: Mapping[str, Any]) -> Any:
         """The mini-batch of collated columns."""
-        if self._as_dict:
+        if self.as_dict:
             return dict(collated)
         return make_mini_batch(self.names, (collated[name] for name in self.names))
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from packer.attributes import ReadOnly
 from packer.errors import UsageError
 from packer.reader import ranks
 from packer.reader.dataset import PackedDataset
 from packer.reader.fields import Fields
+from packer.reader.given import require_dataset
 from packer.reader.loading.cores import default_threads
 from packer.reader.loading.device import Device
 from packer.reader.loading.making import Maker, Material, Wanted
@@ -113,15 +116,49 @@ class Loader(BatchStream):
             fields=fields,
             as_dict=as_dict,
         )
-        self.threads = default_threads() if threads is None else threads
-        self.ahead = ahead
-        self.memory_format = memory_format
-        self.pin_memory = pin_memory
-        self.process = process
+        self._threads = default_threads() if threads is None else threads
+        self._ahead = ahead
+        self._memory_format = memory_format
+        self._pin_memory = pin_memory
+        self._process = process
         self._device = Device(device)
-        self._sheets: tuple[bool, Sheets | None] | None = None
+        self._sheets: tuple[tuple[Layout | None, bool], Sheets | None] | None = None
         self._remote: Remote | None = None
+        self._given: PackedDataset | None = None  # what the remote process has
         self._check()
+
+    root: ReadOnly[str] = ReadOnly(lambda self: self.dataset.root)
+    split: ReadOnly[str] = ReadOnly(lambda self: self.dataset.split)
+    decode_quality: ReadOnly[str] = ReadOnly(lambda self: self.dataset.decode_quality)
+    on_error: ReadOnly[str] = ReadOnly(lambda self: self.dataset.on_error)
+    stage: ReadOnly[Any] = ReadOnly(lambda self: self.dataset.stage)
+    preload: ReadOnly[str | None] = ReadOnly(lambda self: self.dataset.preload)
+    threads: ReadOnly[int] = ReadOnly(lambda self: self._threads)
+    ahead: ReadOnly[int] = ReadOnly(lambda self: self._ahead)
+    device: ReadOnly[str | torch.device | None] = ReadOnly(lambda self: self._device.name)
+    pin_memory: ReadOnly[bool | None] = ReadOnly(lambda self: self._pin_memory)
+    memory_format: ReadOnly[torch.memory_format] = ReadOnly(lambda self: self._memory_format)
+    process: ReadOnly[bool | str] = ReadOnly(lambda self: self._process)
+
+    @property
+    def transform(self) -> Any:
+        """The data set's; assigned, the next loop uses it."""
+        return self.dataset.transform
+
+    @transform.setter
+    def transform(
+        self, transform: Callable[..., Any] | Sequence[Callable[..., Any]] | None
+    ) -> None:
+        self.dataset.transform = transform
+
+    @property
+    def target_transform(self) -> Callable[[int], Any] | None:
+        """The data set's; assigned, the next loop uses it."""
+        return self.dataset.target_transform
+
+    @target_transform.setter
+    def target_transform(self, target_transform: Callable[[int], Any] | None) -> None:
+        self.dataset.target_transform = target_transform
 
     def close(self) -> None:
         """End the process of `process=…`, if there is one; the next loop starts it again. Dropping
@@ -137,39 +174,46 @@ class Loader(BatchStream):
         self.dataset.enter_process(self.schedule.options.rank)
         _, workers = ranks.worker() or (0, 1)
         wanted = (Wanted(epoch, 0, step) for epoch, step in places)
-        return _Loop(self._prefetch(wanted, workers), self._contents)
+        return self._loop(wanted, workers)
 
     def _walk_through(self, walk: Walk) -> Iterator[Any]:
         steps = range(walk.step, self.schedule.steps(walk.start), walk.workers)
         wanted = (Wanted(walk.epoch, walk.start, step) for step in steps)
-        return _Loop(self._prefetch(wanted, walk.workers), self._contents, walk)
+        return self._loop(wanted, walk.workers, walk)
 
-    def _prefetch(self, wanted: Iterable[Wanted], workers: int) -> Prefetch:
-        planes = self.memory_format == torch.contiguous_format
-        material = Material(self.dataset, self.schedule, self._contents, workers, planes)
-        if self.process:
+    def _loop(self, wanted: Iterable[Wanted], workers: int, walk: Walk | None = None) -> _Loop:
+        # A copy: what is assigned to the data set while threads work is for the next loop.
+        dataset = copy.copy(self.dataset)
+        planes = self._memory_format == torch.contiguous_format
+        material = Material(dataset, self.schedule, self._contents.of(dataset), workers, planes)
+        return _Loop(self._prefetch(material, wanted), self._contents, walk)
+
+    def _prefetch(self, material: Material, wanted: Iterable[Wanted]) -> Prefetch:
+        if self._process:
             remote = self._other_process(material)
             source: Source = remote.begin()
-            return Prefetch(source, remote.sheets, wanted, self.ahead, self._device)
-        source = Pipeline(Maker(material), self.threads)
-        return Prefetch(source, self._memory(material), wanted, self.ahead, self._device)
+            return Prefetch(source, remote.sheets, wanted, self._ahead, self._device)
+        source = Pipeline(Maker(material), self._threads)
+        return Prefetch(source, self._memory(material), wanted, self._ahead, self._device)
 
     def _other_process(self, material: Material) -> Remote:
-        if self._remote is None or not self._remote.usable:
-            method = self.process if isinstance(self.process, str) else "spawn"
-            self._remote = Remote(material, self.threads, self.ahead + 2, method)
+        usable = self._remote is not None and self._remote.usable
+        if self._remote is None or not usable or not material.dataset.alike(self._given):
+            method = self._process if isinstance(self._process, str) else "spawn"
+            self._remote = Remote(material, self._threads, self._ahead + 2, method)
+            self._given = material.dataset
         return self._remote
 
     def _memory(self, material: Material) -> Sheets | None:
-        pinned = self._pins()
-        if self._sheets is None or self._sheets[0] != pinned:
-            layout = material.layout()
-            self._sheets = pinned, None if layout is None else _sheets(layout, pinned, self.ahead)
+        layout, pinned = material.layout(), self._pins()
+        if self._sheets is None or self._sheets[0] != (layout, pinned):
+            sheets = None if layout is None else _sheets(layout, pinned, self._ahead)
+            self._sheets = (layout, pinned), sheets
         return self._sheets[1]
 
     def _pins(self) -> bool:
-        if self.pin_memory is not None:
-            return self.pin_memory
+        if self._pin_memory is not None:
+            return self._pin_memory
         # Asking for such memory sets CUDA up, which costs a process hundreds of MB: only where it
         # is in use.
         in_use: Any = torch.cuda.is_initialized  # torch has no types here
@@ -179,19 +223,19 @@ class Loader(BatchStream):
         for name in ("threads", "ahead"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} {getattr(self, name)} is out of range", "at least 1")
-        if self.memory_format not in (torch.channels_last, torch.contiguous_format):
+        if self._memory_format not in (torch.channels_last, torch.contiguous_format):
             raise UsageError(
-                f"memory_format {self.memory_format} cannot be",
+                f"memory_format {self._memory_format} cannot be",
                 "torch.channels_last or torch.contiguous_format",
             )
-        if self.process and self.pin_memory:
+        if self._process and self._pin_memory:
             raise UsageError(
                 "memory that another process writes to cannot be pinned",
                 "leave out pin_memory, or process",
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sheets": None, "_remote": None}
+        return {**self.__dict__, "_sheets": None, "_remote": None, "_given": None}
 
 
 class _Loop:
@@ -225,11 +269,12 @@ def _sheets(layout: Layout, pinned: bool, ahead: int) -> Sheets:
 def _dataset(
     root: str | os.PathLike[str] | PackedDataset, options: dict[str, Any]
 ) -> PackedDataset:
-    if not isinstance(root, PackedDataset):
+    if isinstance(root, str | os.PathLike):
         return PackedDataset(root, decode="numpy", **options)
+    dataset = require_dataset(root, "Loader")
     if options:
         raise UsageError(
             f"{', '.join(options)} given beside a data set, which has its own",
             "give them to PackedDataset, or give Loader the pack's folder",
         )
-    return root
+    return dataset

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import IterableDataset
 
+from packer.attributes import ReadOnly
 from packer.errors import UsageError
 from packer.reader import ranks
 from packer.reader.hashing import combine, keys
@@ -46,10 +47,11 @@ class MixedStream(IterableDataset[Any]):
         length: int | None = None,
         seed: int = 0,
     ) -> None:
-        self.streams = tuple(streams)
-        _check_streams(self.streams)
+        self._streams = _listed(streams)
+        _check_streams(self._streams)
         lengths = np.array([len(stream) for stream in self.streams], np.int64)
         shares = _shares(lengths, weights)
+        self._weights = None if weights is None else tuple(weights)
         if length is None:
             used = shares > 0
             length = int(np.min(lengths[used] / shares[used]) + 1e-9)
@@ -59,6 +61,11 @@ class MixedStream(IterableDataset[Any]):
             raise UsageError(f"streams of {lengths.tolist()} mini-batches, {length} wanted of them")
         self._lengths = lengths
         self._seed = seed
+
+    streams: ReadOnly[tuple[BatchStream, ...]] = ReadOnly(lambda self: self._streams)
+    weights: ReadOnly[tuple[float, ...] | None] = ReadOnly(lambda self: self._weights)
+    length: ReadOnly[int] = ReadOnly(len)
+    seed: ReadOnly[int] = ReadOnly(lambda self: self._seed)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that the next `iter` reads, in this process and its workers."""
@@ -114,6 +121,17 @@ def _shares(lengths: Array, weights: Sequence[float] | None) -> Array:
         raise UsageError(f"weights {given.tolist()} cannot be", "0 or more, not all 0")
     shares: Array = given / given.sum()
     return shares
+
+
+def _listed(streams: Sequence[BatchStream]) -> tuple[BatchStream, ...]:
+    given = list(streams) if isinstance(streams, list | tuple) else [streams]
+    for stream in given:
+        if not isinstance(stream, BatchStream):
+            raise UsageError(
+                f"MixedStream takes streams, not {type(stream).__name__}",
+                "MixedStream([BatchStream(one, …), BatchStream(other, …)])",
+            )
+    return tuple(streams)
 
 
 def _check_streams(streams: Sequence[BatchStream]) -> None:

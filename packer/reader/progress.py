@@ -11,12 +11,13 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch.utils.data import get_worker_info
 
 from packer.errors import UsageError
 from packer.reader.hashing import combine
+from packer.reader.sharedmem import SharedArray
 from packer.reader.state import Place
+from packer.types import Array
 
 # Places in the shared memory: int64 each.
 _EPOCH, _CHOSEN, _START, _START_EPOCH, _OWNER, _READERS, _WALK_START = range(7)
@@ -47,11 +48,14 @@ class Progress:
     """Epoch and position of a stream. Copies in DataLoader's workers see `set_epoch`."""
 
     def __init__(self) -> None:
-        shared: Any = torch.zeros(7, dtype=torch.int64)
-        self._shared: Any = shared.share_memory_()
+        self._memory = SharedArray(7)
         self._walk: Walk | None = None  # the last one of this process
         self._walks = 0
         self._resumed: tuple[Place, int] | None = None  # given to this worker alone
+
+    @property
+    def _shared(self) -> Array:
+        return self._memory.array
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_walk": None, "_walks": 0, "_resumed": None}

@@ -6,15 +6,18 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from packer.attributes import ReadOnly, read_only
 from packer.errors import UsageError
 from packer.reader import ranks
+from packer.reader.attributes import OrderAttributes
 from packer.reader.dataset import PackedDataset
+from packer.reader.given import require_dataset
 from packer.reader.order import OrderOptions, Schedule
 from packer.reader.pack import Pack
 from packer.reader.state import Place, Sequence, read_state, write_state
 
 
-class WindowSampler:
+class WindowSampler(OrderAttributes):
     """A batch sampler: `DataLoader(dataset, batch_sampler=WindowSampler(dataset, 128))`.
 
     Mini-batches hold samples of few on-disk batches near one another, so caches and read-ahead
@@ -46,20 +49,19 @@ class WindowSampler:
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
+        dataset = require_dataset(dataset, "WindowSampler")
         rank, world_size = ranks.resolve(rank, world_size)
         options = OrderOptions(batch_size, shuffle, window, seed, tail, rank, world_size)
+        self._dataset = dataset
         self.schedule: Schedule = make_schedule(dataset.pack, options)
         self._sequence = sequence_of(dataset.pack, self.schedule)
         self.epoch = 0
         self._resumed = Place(0, 0)  # where the next `iter` begins, if it is of that epoch
         self._begun = 0  # position where the last one began
 
-    @property
-    def batch_size(self) -> int:
-        """Samples in a mini-batch of one rank."""
-        return self.schedule.options.batch_size
+    dataset: ReadOnly[PackedDataset] = ReadOnly(lambda self: self._dataset)
 
-    @property
+    @read_only("make another WindowSampler with tail=…")
     def drop_last(self) -> bool:
         """Whether the last, partial global mini-batch is left out."""
         return self.schedule.options.tail == "drop"

@@ -35,6 +35,18 @@ def separate(transforms: Iterable[object], rank: int) -> None:
         transforms: Whose generators are meant.
         rank: Of this process.
     """
+    separate_held(transforms, rank)
+    if ranks.worker() is not None and rank:
+        _reseed_global(lambda drawn: combine(drawn, rank))
+
+
+def separate_held(transforms: Iterable[object], rank: int) -> None:
+    """Seed the generators that some transforms hold, and leave the global ones alone.
+
+    Args:
+        transforms: Whose generators are meant.
+        rank: Of this process.
+    """
     in_worker = ranks.worker() is not None
     if not in_worker and rank == 0:
         return
@@ -42,8 +54,6 @@ def separate(transforms: Iterable[object], rank: int) -> None:
     worker_seed = torch.initial_seed() if torch is not None and in_worker else 0
     for reseed in _held(transforms):
         reseed(lambda drawn: combine(drawn, worker_seed, rank))
-    if in_worker and rank:
-        _reseed_global(lambda drawn: combine(drawn, rank))
 
 
 def _reseed_global(mix: Callable[[int], int]) -> None:

@@ -156,6 +156,21 @@ def listed(pack: Pack, samples: Array | Sequence[int]) -> Array:
     return counts.astype(np.bool_)
 
 
+def sliced(count: int, place: slice) -> range:
+    """The numbers of the samples in a slice.
+
+    Raises:
+        UsageError: It goes backwards.
+    """
+    found = range(count)[place]
+    if found.step < 0 and len(found) > 1:
+        raise UsageError(
+            "a slice that goes backwards: selections keep the pack's order",
+            "torch.utils.data.Subset(dataset, range(…)) keeps any order",
+        )
+    return found
+
+
 def of_classes(pack: Pack, classes: Sequence[str | int]) -> Array:
     """The mask of samples of some classes, named or by label.
 
@@ -175,9 +190,13 @@ def of_classes(pack: Pack, classes: Sequence[str | int]) -> Array:
 
 
 def of_fraction(pack: Pack, fraction: float | tuple[float, float], seed: int) -> Array:
-    """The mask of a part of each class, drawn at random: of n samples of a class in random order,
-    those from round(low · n) up to round(high · n). So (0, 0.8) and (0.8, 1) share nothing and
-    leave nothing out.
+    """The mask of a part of the samples, drawn at random and stratified by class.
+
+    All samples are put into one order, in which each class is spread evenly: of n samples of a
+    class, any stretch of a part p of the order has p·n, give or take one (two where few classes are
+    of one size). A part is a stretch from round(low · N) up to round(high · N) of all N samples. So
+    parts of one size differ by one sample at most, those that do not overlap share none, and those
+    that make up 1 leave none out.
 
     Raises:
         UsageError: Not 0 ≤ low ≤ high ≤ 1.
@@ -185,17 +204,37 @@ def of_fraction(pack: Pack, fraction: float | tuple[float, float], seed: int) ->
     low, high = fraction if isinstance(fraction, tuple) else (0.0, fraction)
     if not 0 <= low <= high <= 1:
         raise UsageError(f"fraction {fraction} cannot be", "0 to 1, or (low, high)")
-    labels = pack.index["label"]
-    # By slot, so that the same samples are drawn from a selection as from the pack, class by class.
-    order = np.lexsort((keys(combine(seed, _FRACTION), pack.index["slot"]), labels))
-    _, first, counts = np.unique(labels[order], return_index=True, return_counts=True)
-    place = np.arange(len(order)) - np.repeat(first, counts)
-    count = np.repeat(counts, counts)
+    order = _stratified(pack, combine(seed, _FRACTION))
     mask = np.zeros(len(order), np.bool_)
-    mask[order] = (place >= _rounded(low, count)) & (place < _rounded(high, count))
+    mask[order[_rounded(low, len(order)) : _rounded(high, len(order))]] = True
     return mask
 
 
-def _rounded(part: float, counts: Array) -> Array:
-    rounded: Array = np.floor(part * counts + 0.5)
-    return rounded
+def _stratified(pack: Pack, seed: int) -> Array:
+    """The numbers of all samples in the order described above."""
+    labels = pack.index["label"]
+    # By slot, so that a class has the same random order in a selection as in the pack.
+    drawn = keys(seed, pack.index["slot"])
+    by_class = np.lexsort((drawn, labels))
+    found, first, counts = np.unique(labels[by_class], return_index=True, return_counts=True)
+    place = np.arange(len(by_class)) - np.repeat(first, counts)
+    begin = _begins(counts, keys(seed, found.astype(np.int64)))
+    position = (place + np.repeat(begin, counts)) / np.repeat(counts, counts)
+    order: Array = by_class[np.lexsort((drawn[by_class], position))]
+    return order
+
+
+def _begins(counts: Array, drawn: Array) -> Array:
+    """Where each class begins, in parts of the distance between two of its samples: classes of one
+    size in random order, evenly spread, so that their samples together are so, too.
+    """
+    order = np.lexsort((drawn, counts))
+    _, first, classes = np.unique(counts[order], return_index=True, return_counts=True)
+    place = np.arange(len(counts)) - np.repeat(first, classes)
+    begin = np.empty(len(counts))
+    begin[order] = (place + 0.5) / np.repeat(classes, classes)
+    return begin
+
+
+def _rounded(part: float, count: int) -> int:
+    return int(np.floor(part * count + 0.5))

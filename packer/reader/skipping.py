@@ -7,7 +7,6 @@ the damage alone, not on which process found it first.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 
 from packer.errors import DamagedSample, UsageError, suggestion
 from packer.reader.pack import Pack
+from packer.reader.sharedmem import SharedArray
 from packer.types import Array
 
 T = TypeVar("T")
@@ -59,7 +59,8 @@ class Skips:
             raise UsageError(f"unknown on_error {on_error!r}", suggestion(on_error, ON_ERROR))
         self.on_error = on_error
         self._pack = pack
-        self._bad = _shared_flags(len(pack)) if on_error == "skip" else None
+        # A byte a sample, seen by the processes that read with this one.
+        self._bad = SharedArray(len(pack), "uint8") if on_error == "skip" else None
         self._warned = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -103,7 +104,7 @@ class Skips:
         """
         if self._bad is None:
             raise error
-        self._bad[error.sample] = 1
+        self._bad.array[error.sample] = 1
         if not self._neighbours(error.sample, self._flags()).size:
             raise error
         if not self._warned:
@@ -116,7 +117,7 @@ class Skips:
 
     def _flags(self) -> Array:
         """uint8, one a sample, 1 where it is known to be damaged; a view of the shared memory."""
-        return np.zeros(0, np.uint8) if self._bad is None else np.asarray(self._bad)
+        return np.zeros(0, np.uint8) if self._bad is None else self._bad.array
 
     def _replacement(self, sample: int, bad: Array) -> int:
         if not bad[sample]:
@@ -138,11 +139,3 @@ class Skips:
         batch = int(pack.batch_of(sample))
         shard = pack.shard_path(int(pack.index["batch_shard"][batch])).name
         return SkippedSample(sample, str(pack.root), shard, batch, pack.key(sample))
-
-
-def _shared_flags(count: int) -> Any:
-    """A byte a sample, in memory that DataLoader's workers share if torch is loaded."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return np.zeros(count, np.uint8)
-    return torch.zeros(count, dtype=torch.uint8).share_memory_()

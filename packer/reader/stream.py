@@ -9,11 +9,14 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
+from packer.attributes import ReadOnly, read_only
 from packer.errors import UsageError
 from packer.reader import ranks
+from packer.reader.attributes import OrderAttributes
 from packer.reader.dataset import PackedDataset
 from packer.reader.decoding import IMAGE
 from packer.reader.fields import Fields
+from packer.reader.given import require_dataset
 from packer.reader.order import EpochOrder, OrderOptions, Schedule
 from packer.reader.progress import Progress, Walk
 from packer.reader.sampler import make_schedule, sequence_of
@@ -23,7 +26,7 @@ from packer.reader.windows import WindowBuffer
 from packer.types import Array
 
 
-class BatchStream(IterableDataset[Any]):
+class BatchStream(OrderAttributes, IterableDataset[Any]):
     """Mini-batches of a pack: for `DataLoader(stream, batch_size=None, num_workers=N)`, or to
     iterate over directly.
 
@@ -70,14 +73,18 @@ class BatchStream(IterableDataset[Any]):
         fields: Sequence[str] = ("image", "label"),
         as_dict: bool = False,
     ) -> None:
+        dataset = require_dataset(dataset, type(self).__name__)
         rank, world_size = ranks.resolve(rank, world_size)
         options = OrderOptions(batch_size, shuffle, window, seed, tail, rank, world_size)
-        self.dataset = dataset
+        self._dataset = dataset
+        self._assignments = dataset.count_assignments()
         self.schedule: Schedule = make_schedule(dataset.pack, options)
-        self.fields = tuple(fields)
-        self.as_dict = as_dict
-        self._contents = Fields(dataset, self.fields, seed, as_dict)
+        self._contents = Fields(dataset, fields, seed, as_dict)
         self._progress = Progress()
+
+    dataset: ReadOnly[PackedDataset] = ReadOnly(lambda self: self._dataset)
+    fields: ReadOnly[tuple[str, ...]] = ReadOnly(lambda self: self._contents.names)
+    as_dict: ReadOnly[bool] = ReadOnly(lambda self: self._contents.as_dict)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that the next `iter` reads, in this process and its workers. If it is
@@ -90,7 +97,7 @@ class BatchStream(IterableDataset[Any]):
         """The epoch that the next `iter` reads."""
         return self._progress.epoch
 
-    @property
+    @read_only("it lists what was found")
     def skipped(self) -> list[SkippedSample]:
         """Damaged samples that were left out so far, by all workers (on_error="skip")."""
         return self.dataset.skipped
@@ -174,6 +181,7 @@ class BatchStream(IterableDataset[Any]):
         return self._walk_through(self._progress.begin())
 
     def _walk_through(self, walk: Walk) -> Iterator[Any]:
+        self._assignments.check()
         order, buffer = self._open(walk.epoch, walk.workers)
         for step in range(walk.step, self.schedule.steps(walk.start), walk.workers):
             mini_batch = self._mini_batch(order, buffer, walk.epoch, step, walk.start)
@@ -185,6 +193,7 @@ class BatchStream(IterableDataset[Any]):
         """The mini-batches at some places, (epoch, step) each, in the order given. Cheap where each
         epoch's steps ascend: what was read for one serves the next. Raises as `iter`.
         """
+        self._assignments.check()
         self.dataset.enter_process(self.schedule.options.rank)
         _, workers = ranks.worker() or (0, 1)
         for epoch, group in itertools.groupby(places, key=operator.itemgetter(0)):

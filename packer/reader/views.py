@@ -7,10 +7,13 @@ merely looking at a Python object writes to it (its reference count).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar, overload
 
+import numpy as np
+
 from packer.reader.pack import Pack
+from packer.types import Array
 
 T = TypeVar("T")
 
@@ -62,3 +65,118 @@ class Samples(LazyList[tuple[str, int]]):
 
     def _entry(self, sample: int) -> tuple[str, int]:
         return self._pack.key(sample), int(self._pack.index["label"][sample])
+
+
+#: Labels that become Python objects at a time while a list of them is walked through.
+_AT_ONCE = 4096
+
+
+class Targets(Sequence[int], np.lib.mixins.NDArrayOperatorsMixin):
+    """The samples' labels: a read-only list of int, as ImageFolder's `targets`, that numpy and
+    torch take as an array of int64.
+
+    Where lists and arrays differ: `+` with a list appends and `==` with a list compares as a whole,
+    as a list does; with numbers and arrays both work on each label, as an array does. Slices and
+    sums are of this class again. Methods of arrays (`tolist`, `astype`, `max`, …) are there.
+
+    Args:
+        labels: One-dimensional, of any integer type; not copied.
+    """
+
+    def __init__(self, labels: Array) -> None:
+        self._labels = labels
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    @overload
+    def __getitem__(self, place: int | np.integer[Any]) -> int: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Targets: ...
+
+    @overload
+    def __getitem__(self, place: Array | list[int]) -> Array: ...
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return Targets(self._labels[place])
+        found = self._labels[place]
+        return int(found) if np.ndim(found) == 0 else found.astype(np.int64)
+
+    def __iter__(self) -> Iterator[int]:
+        for start in range(0, len(self), _AT_ONCE):
+            yield from self._labels[start : start + _AT_ONCE].tolist()
+
+    def __contains__(self, label: object) -> bool:
+        return bool(np.any(self._labels == label))
+
+    def count(self, label: Any) -> int:
+        return int(np.count_nonzero(self._labels == label))
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, list | tuple | Targets):
+            return _joined(self, other)
+        return super().__add__(other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _joined(other, self) if isinstance(other, list) else super().__radd__(other)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, int | np.integer):
+            raise TypeError(
+                "a list times a number repeats it, an array times a number multiplies each entry: "
+                "write targets.tolist() * n or np.asarray(targets) * n"
+            )
+        return super().__mul__(other)
+
+    __rmul__ = __mul__
+
+    def __eq__(self, other: object) -> Any:
+        if isinstance(other, list | tuple | Targets):
+            return len(self) == len(other) and bool(np.array_equal(self._labels, other))
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> Any:
+        if isinstance(other, list | tuple | Targets):
+            return not self == other
+        return super().__ne__(other)
+
+    __hash__: Any = None  # equal to lists, which have none
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("labels are stored as another type, so an array of them is a copy")
+        array: Array = self._labels.astype(np.int64 if dtype is None else dtype)
+        array.flags.writeable = bool(copy)  # so that nobody expects to change labels here
+        return array
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        arrays = [np.asarray(one) if isinstance(one, Targets) else one for one in inputs]
+        return getattr(ufunc, method)(*arrays, **options)
+
+    # torch.tensor() walks through a sequence number by number unless it exports its memory.
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._labels.astype(np.int64).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._labels.__dlpack_device__()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(np.asarray(self), name)
+
+    def __repr__(self) -> str:
+        head = ", ".join(str(label) for label in self[:3])
+        return f"[{head}{', …' if len(self) > 3 else ''}] ({len(self)} entries)"
+
+
+def _joined(first: Sequence[Any], second: Sequence[Any]) -> Any:
+    """Two lists, one after the other; a plain list where one holds more than integers."""
+    arrays = []
+    for one in (first, second):
+        if not isinstance(one, Targets) and not all(type(label) is int for label in one):
+            return [*first, *second]
+        arrays.append(np.asarray(one, np.int64))
+    return Targets(np.concatenate(arrays))

@@ -50,6 +50,26 @@ def test_indices_count_from_both_ends(build_pack: Any) -> None:
     assert len(list(dataset)) == 15  # type: ignore[call-overload]
 
 
+def test_slices_are_selections(build_pack: Any) -> None:
+    built = build_pack(SHARDS)
+    dataset = PackedDataset(built.root, decode="numpy", transform=CenterCrop(4))
+    for place in (slice(3), slice(4, -2), slice(None, None, 3), slice(9, 9), slice(-3, None)):
+        part = dataset[place]
+        assert isinstance(part, PackedDataset)
+        assert part.keys == built.keys[place]
+        assert [label for _, label in part] == built.labels[place]  # type: ignore[attr-defined]
+    assert dataset[2:][0][0].shape == (4, 4, 3)
+    with pytest.raises(UsageError, match="goes backwards"):
+        dataset[::-1]
+
+
+@pytest.mark.parametrize("index", [[0, 1], np.array([0, 1]), 1.0, "0", None])
+def test_what_is_no_index_is_refused(build_pack: Any, index: Any) -> None:
+    dataset = PackedDataset(build_pack(SHARDS).root)
+    with pytest.raises(TypeError, match=r"is an integer, not \w+; several samples: select"):
+        dataset[index]
+
+
 def test_decodes_as_asked(build_pack: Any) -> None:
     built = build_pack(SHARDS)
     assert np.array_equal(PackedDataset(built.root, decode="numpy")[2][0], built.pixels[2])

@@ -21,7 +21,7 @@ class Workers:
         self._copies = []
         for _ in range(count):
             copy = pickle.loads(pickle.dumps(origin))
-            copy._shared = origin._shared
+            copy._memory = origin._memory
             self._copies.append(copy)
 
     def begin(self) -> list[Walk]:

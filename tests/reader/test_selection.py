@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader
 from packer.errors import DamageError, UsageError
 from packer.reader import BatchStream, PackedDataset, WindowSampler
 from packer.reader.pack import Pack
-from packer.reader.selection import SelectedPack
+from packer.reader.selection import SelectedPack, of_fraction
 from packer.reader.shards import ShardFiles
 
 pytestmark = [
@@ -98,6 +99,32 @@ def test_fractions_share_nothing_and_leave_nothing_out(build_pack: Any) -> None:
     assert list(dataset.select(fraction=0.25, seed=1).keys) != keys[0]
     # Of some classes: the same samples as of all of them.
     assert set(dataset.select(classes=[2], fraction=0.25).keys) <= set(keys[0])
+
+
+@given(
+    labels=st.lists(st.integers(-1, 9), max_size=150)
+    | st.lists(st.integers(0, 500), max_size=150)
+    | st.integers(1, 25).map(lambda count: list(range(6)) * count),
+    folds=st.integers(2, 10),
+    seed=st.integers(0, 3),
+)
+@settings(max_examples=150, deadline=None)
+def test_folds_are_of_one_size_and_stratified(labels: list[int], folds: int, seed: int) -> None:
+    count = len(labels)
+    rows: dict[str, Any] = {"label": np.array(labels, np.int32), "slot": np.arange(count)[::-1] * 3}
+    pack: Any = SimpleNamespace(index=rows)
+    masks = [of_fraction(pack, (k / folds, (k + 1) / folds), seed) for k in range(folds)]
+    assert np.sum(masks, axis=0).tolist() == [1] * count  # each sample in one of them
+    sizes = [int(mask.sum()) for mask in masks]
+    assert max(sizes) - min(sizes) <= 1
+    for label, size in Counter(labels).items():
+        for mask in masks:
+            assert abs(np.count_nonzero(rows["label"][mask] == label) - size / folds) <= 3
+    equal = len(set(Counter(labels).values())) == 1
+    if equal:  # classes of one size: as even as whole numbers can be
+        for label, size in Counter(labels).items():
+            for mask in masks:
+                assert abs(np.count_nonzero(rows["label"][mask] == label) - size / folds) <= 1
 
 
 def test_the_first_ones_and_conditions_together(build_pack: Any) -> None:

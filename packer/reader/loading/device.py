@@ -28,11 +28,16 @@ class Device:
     Args:
         name: As torch knows it; None: they stay where they are.
 
+    Attributes:
+        name: As given.
+        device: Where to send them; None: nowhere.
+
     Raises:
         UsageError: There is no such device here.
     """
 
     def __init__(self, name: str | torch.device | None) -> None:
+        self.name = name
         self.device = _checked(name)
         self._stream: Any = None
 

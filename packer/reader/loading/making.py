@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from packer.errors import DamagedSample, PackerError
+from packer.errors import DamagedSample
 from packer.imaging.planes import to_planes
 from packer.reader.dataset import PackedDataset
 from packer.reader.decoding import IMAGE
@@ -162,16 +161,10 @@ class Maker:
         """
         payload, sample = draft.columns[IMAGE][number], draft.samples[number]
         epoch = draft.wanted.epoch
-        try:
-            if draft.images is not None:
-                draft.images[number] = self._fields.image(payload, epoch, sample)
-            elif draft.sheet is not None:
-                self._write(payload, sample, epoch, draft.sheet[number])
-        except DamagedSample:
-            raise
-        except Exception as error:
-            _name(error, f"in {self._dataset.pack.describe(sample, IMAGE)}")
-            raise
+        if draft.images is not None:
+            draft.images[number] = self._fields.image(payload, epoch, sample)
+        elif draft.sheet is not None:
+            self._write(payload, sample, epoch, draft.sheet[number])
 
     def remade(self, draft: Draft, error: DamagedSample) -> Draft:
         """The same mini-batch without a damaged sample.
@@ -223,11 +216,3 @@ class Maker:
         pixels = np.empty((*out.shape[1:], 3), out.dtype)
         decoder.write(payload, sample, draws, pixels)
         to_planes(pixels, out)
-
-
-def _name(error: Exception, where: str) -> None:
-    """Say where an error was, without making another of it."""
-    if sys.version_info >= (3, 11):
-        error.add_note(where)
-    elif error.__cause__ is None:
-        error.__cause__ = PackerError(where)

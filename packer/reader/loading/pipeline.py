@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 from packer.errors import DamagedSample
+from packer.raised import as_error
 from packer.reader.loading.making import Draft, Maker, Wanted
 from packer.types import Array
 
@@ -158,7 +159,7 @@ class _Job:
         self._end().set_result(columns)
 
     def failed(self, error: BaseException) -> None:
-        self._end().set_exception(error)
+        self._end().set_exception(as_error(error, "making a mini-batch"))
 
     def _end(self) -> Future[dict[str, Any]]:
         """The result. Nothing is held here any more: an error's traceback has this object, and

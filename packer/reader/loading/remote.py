@@ -229,7 +229,10 @@ class _Answer:
             self._give_back()
             error = reply.error or WorkerError("no reply")
             try:
-                raise error from _Elsewhere(f"\n{reply.traceback}")
+                cause: BaseException = _Elsewhere(f"\n{reply.traceback}")
+                if reply.cause is not None:
+                    reply.cause.__cause__, cause = cause, reply.cause
+                raise error from cause
             finally:  # or its traceback would have itself, by this frame
                 del error, reply
         self._sheet = None

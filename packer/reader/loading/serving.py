@@ -66,11 +66,13 @@ class Reply(NamedTuple):
         columns: Its columns, packed.
         error: Or what went wrong.
         traceback: Of the error, as text.
+        cause: Of the error, which pickling leaves out.
     """
 
     columns: dict[str, Any] | None
     error: BaseException | None = None
     traceback: str = ""
+    cause: BaseException | None = None
 
 
 def serve(
@@ -187,7 +189,8 @@ def _reply(result: Future[dict[str, Any]]) -> Reply:
     try:
         return Reply({name: pack(column) for name, column in result.result().items()})
     except BaseException as error:  # the training loop's to see; also CancelledError
-        return Reply(None, error, "".join(traceback.format_exception(error)))
+        text = "".join(traceback.format_exception(error))
+        return Reply(None, error, text, error.__cause__)
 
 
 def _dumped(reply: Reply) -> memoryview:
@@ -199,6 +202,8 @@ def _dumped(reply: Reply) -> memoryview:
             pickler.loads(message)  # many errors can be sent, but not be received
         return message
     except Exception as error:
+        if reply.cause is not None:
+            return _dumped(reply._replace(cause=None))
         if reply.error is None:
             instead = WorkerError(
                 f"what the data set's transforms made cannot be sent between processes: {error}"

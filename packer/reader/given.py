@@ -1,0 +1,34 @@
+"""What streams, loaders and samplers are given as their data set."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from packer.errors import UsageError
+from packer.reader.dataset import PackedDataset
+
+
+def require_dataset(given: Any, owner: str) -> PackedDataset:
+    """The same, if it is a PackedDataset.
+
+    Args:
+        given: By the user.
+        owner: Name of the class it was given to.
+
+    Raises:
+        UsageError: It is something else; the hint is what to write.
+    """
+    if isinstance(given, PackedDataset):
+        return given
+    kind = type(given).__name__
+    if isinstance(given, str | os.PathLike):
+        kind, hint = "a path", f"{owner}(PackedDataset({os.fspath(given)!r}, …), …)"
+    elif hasattr(given, "indices") and hasattr(given, "dataset"):
+        # Not made into a selection here: an assignment to subset.dataset.transform would be lost.
+        hint = "dataset.select(samples=subset.indices); transforms can be assigned to the selection"
+    elif hasattr(given, "datasets"):
+        hint = "MixedStream takes a BatchStream of each"
+    else:
+        hint = "`packer convert` makes a pack of an image folder, PackedDataset opens it"
+    raise UsageError(f"{owner} takes a PackedDataset, not {kind}", hint)

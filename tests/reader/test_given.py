@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from torch.utils.data import ConcatDataset, Subset, TensorDataset
+
+from packer.errors import UsageError
+from packer.reader import BatchStream, Loader, MixedStream, PackedDataset, WindowSampler
+from packer.reader.given import require_dataset
+
+
+def loader(dataset: Any, batch_size: int) -> Any:
+    return Loader(dataset, batch_size=batch_size)
+
+
+@pytest.mark.parametrize("make", [BatchStream, WindowSampler, loader])
+def test_what_is_no_data_set_is_refused_with_what_to_write(build_pack: Any, make: Any) -> None:
+    built = build_pack([[4, 4]])
+    dataset: Any = PackedDataset(built.root)
+    name = "Loader" if make is loader else make.__name__
+    cases: list[tuple[Any, str, str]] = [
+        (Subset(dataset, [0]), "Subset", r"dataset\.select\(samples=subset\.indices\)"),
+        (ConcatDataset([dataset, dataset]), "ConcatDataset", "MixedStream"),
+        (BatchStream(dataset, 2), "BatchStream", "PackedDataset opens it"),
+        (TensorDataset(), "TensorDataset", "packer convert"),
+    ]
+    for given, kind, hint in cases:
+        with pytest.raises(UsageError, match=f"^{name} takes a PackedDataset, not {kind} .*{hint}"):
+            make(given, 4)
+    assert len(make(dataset.select(samples=Subset(dataset, [4, 0]).indices), 2)) == 1
+
+
+@pytest.mark.parametrize("make", [BatchStream, WindowSampler])
+def test_a_path_is_refused_with_the_line_to_write(make: Any) -> None:
+    with pytest.raises(
+        UsageError, match=rf"not a path \({make.__name__}\(PackedDataset\('data/pack', …\), …\)\)"
+    ):
+        make("data/pack", 64)
+
+
+def test_a_data_set_stays(build_pack: Any) -> None:
+    dataset = PackedDataset(build_pack([[4]]).root)
+    assert require_dataset(dataset, "Loader") is dataset
+
+
+@pytest.mark.parametrize("wrap", [lambda dataset: dataset, lambda dataset: [dataset]])
+def test_what_cannot_be_mixed(build_pack: Any, wrap: Any) -> None:
+    dataset = PackedDataset(build_pack([[4]]).root)
+    with pytest.raises(UsageError, match=r"takes streams, not PackedDataset \(MixedStream"):
+        MixedStream(wrap(dataset))

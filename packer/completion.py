@@ -82,11 +82,12 @@ def _split_index(out: Path, manifest: Manifest, split: str) -> bytes:
 
 
 def _identity(draft: Manifest, indexes: dict[str, FileRecord]) -> str:
-    """A digest of what is packed. The shards' indexes are part of it, as paths are in no shard."""
-    value = {
-        "manifest": dataclasses.asdict(draft),
-        "indexes": {name: record.sha256 for name, record in indexes.items()},
-    }
+    """A digest of what a reader gets: fields, classes, shards and, as paths are in no shard, the
+    shards' indexes. Names of data sets, counts of ignored files and the like decide nothing.
+    """
+    manifest = dataclasses.asdict(draft)
+    value = {name: manifest[name] for name in ("format", "fields", "classes", "splits")}
+    value["indexes"] = {name: record.sha256 for name, record in indexes.items()}
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 

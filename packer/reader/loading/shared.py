@@ -6,24 +6,13 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 
 import numpy as np
 import torch
 
 from packer.reader.loading.sheets import Layout, Lending
+from packer.reader.sharedmem import anonymous_file
 from packer.types import Array
-
-
-def anonymous_file(size: int) -> int:
-    """A descriptor of `size` bytes that have no name: the caller's to close."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("packer", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    os.ftruncate(descriptor, size)
-    return descriptor
 
 
 def mapped(descriptor: int, layout: Layout) -> Array:

@@ -5,8 +5,9 @@ import os
 import numpy as np
 import pytest
 
-from packer.reader.loading.shared import SharedSheets, anonymous_file, mapped
+from packer.reader.loading.shared import SharedSheets, mapped
 from packer.reader.loading.sheets import Layout
+from packer.reader.sharedmem import anonymous_file
 
 LAYOUT = Layout(4, 6, 8, "float32")
 

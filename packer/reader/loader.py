@@ -19,6 +19,7 @@ from packer.reader.loading.pipeline import Pipeline
 from packer.reader.loading.prefetch import Prefetch, Sheets, Source
 from packer.reader.loading.remote import Remote
 from packer.reader.loading.sheets import HeapSheets, Layout, PinnedSheets
+from packer.reader.order import Schedule
 from packer.reader.progress import Walk
 from packer.reader.stream import BatchStream
 
@@ -134,19 +135,20 @@ class Loader(BatchStream):
         """The mini-batches at some places, (epoch, step) each, in the order given. Cheap where each
         epoch's steps ascend. Raises as `iter`.
         """
-        self.dataset.enter_process(self.schedule.options.rank)
+        schedule, _ = self.course.reading()
+        self.dataset.enter_process(schedule.options.rank)
         _, workers = ranks.worker() or (0, 1)
         wanted = (Wanted(epoch, 0, step) for epoch, step in places)
-        return _Loop(self._prefetch(wanted, workers), self._contents)
+        return _Loop(self._prefetch(wanted, schedule, workers), self._contents)
 
-    def _walk_through(self, walk: Walk) -> Iterator[Any]:
-        steps = range(walk.step, self.schedule.steps(walk.start), walk.workers)
+    def _walk_through(self, walk: Walk, schedule: Schedule) -> Iterator[Any]:
+        steps = range(walk.step, schedule.steps(walk.start), walk.workers)
         wanted = (Wanted(walk.epoch, walk.start, step) for step in steps)
-        return _Loop(self._prefetch(wanted, walk.workers), self._contents, walk)
+        return _Loop(self._prefetch(wanted, schedule, walk.workers), self._contents, walk)
 
-    def _prefetch(self, wanted: Iterable[Wanted], workers: int) -> Prefetch:
+    def _prefetch(self, wanted: Iterable[Wanted], schedule: Schedule, workers: int) -> Prefetch:
         planes = self.memory_format == torch.contiguous_format
-        material = Material(self.dataset, self.schedule, self._contents, workers, planes)
+        material = Material(self.dataset, schedule, self._contents, workers, planes)
         if self.process:
             remote = self._other_process(material)
             source: Source = remote.begin()
@@ -155,10 +157,13 @@ class Loader(BatchStream):
         return Prefetch(source, self._memory(material), wanted, self.ahead, self._device)
 
     def _other_process(self, material: Material) -> Remote:
-        if self._remote is None or not self._remote.usable:
+        remote = self._remote
+        # One that was started before a process group came up has another rank's schedule.
+        if remote is None or not remote.usable or remote.schedule is not material.schedule:
             method = self.process if isinstance(self.process, str) else "spawn"
-            self._remote = Remote(material, self.threads, self.ahead + 2, method)
-        return self._remote
+            remote = Remote(material, self.threads, self.ahead + 2, method)
+            self._remote = remote
+        return remote
 
     def _memory(self, material: Material) -> Sheets | None:
         pinned = self._pins()

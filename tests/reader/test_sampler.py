@@ -34,12 +34,14 @@ def test_says_what_dataloader_and_lightning_ask(build_pack: Any) -> None:
     assert all(isinstance(sample, int) for samples in sampler for sample in samples)
 
 
-def test_the_epoch_stays_until_it_is_set(build_pack: Any) -> None:
+def test_each_loop_is_the_next_epoch(build_pack: Any) -> None:
     sampler = WindowSampler(PackedDataset(build_pack([[4, 4]]).root), 2)
-    first = list(sampler)
-    assert list(sampler) == first
-    sampler.set_epoch(1)
-    assert list(sampler) != first
+    epochs = [list(sampler) for _ in range(3)]
+    assert len({str(epoch) for epoch in epochs}) == 3
+    assert sampler.epoch == 3
+    iter(sampler)  # as DataLoader does: no loop begins
+    sampler.set_epoch(0)
+    assert [list(sampler) for _ in range(3)] == epochs
 
 
 def test_an_epoch_of_nothing_is_warned_of(build_pack: Any) -> None:

@@ -88,7 +88,7 @@ class PackedDataset:
         self.classes = list(self.pack.manifest.classes)
         self.class_to_idx = {name: label for label, name in enumerate(self.classes)}
         self._rank = 0  # as known where it was pickled
-        self._entered = 0  # the process whose random streams are set up
+        self._entered = (0, 0)  # the process, and its rank, whose random streams are set up
 
     def select(
         self,
@@ -227,7 +227,7 @@ class PackedDataset:
         return self.decoder.image(payload, sample, draws)
 
     def enter_process(self, rank: int | None = None) -> int:
-        """Set up this process as a reader, once: random streams and threads.
+        """Set up this process as a reader of this rank, once: random streams and threads.
 
         Args:
             rank: If known; else as `packer.reader.ranks` finds it.
@@ -237,15 +237,16 @@ class PackedDataset:
         """
         if rank is None:
             rank = self._known_rank()
-        if self._entered != os.getpid():
-            self._entered = os.getpid()
+        # A process that has read before its group came up did not know its rank.
+        if self._entered != (os.getpid(), rank):
+            self._entered = (os.getpid(), rank)
             seeding.separate((*self.decoder.others, self.target_transform), rank)
             if ranks.worker() is not None:
                 keep_to_one_thread()
         return rank
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_rank": self._known_rank(), "_entered": 0}
+        return {**self.__dict__, "_rank": self._known_rank(), "_entered": (0, 0)}
 
     def _known_rank(self) -> int:
         # A spawned worker has no process group to ask: it was told when it was pickled. A spawned

@@ -107,6 +107,9 @@ class Course:
         schedule, division = self.reading()
         if division is not None and not division.reads:
             return None
+        if division is not None and division.epoch is not None:
+            # accelerate's set_epoch does not reach a sampler behind its skip_first_batches.
+            self.progress.advance(division.epoch, schedule.ended)
         walk = self.progress.begin(
             schedule.stride,
             schedule.ended,
@@ -215,15 +218,17 @@ def choose_epoch(
         progress: Of a stream or a sampler.
         epoch: Which one.
         division: How accelerate divides, if it is what calls. At the beginning of every loop it
-            gives its own count of whole loops. That is passed over: it would repeat an epoch whose
-            loop was left, or lose a place that was loaded. But a process for which another one
-            reads learns by it that a loop begins.
+            gives its own count of whole loops, which must neither repeat an epoch whose loop was
+            left nor lose a place that was loaded. A process for which another one reads learns by
+            it that a loop begins.
         loop_stride: As `Progress.begin`'s.
         ended: As `Progress.begin`'s.
     """
-    if division is None or not division.begins:
+    if division is None or division.epoch is None:
         progress.set_epoch(epoch)
-    elif not division.reads:
+        return
+    progress.advance(division.epoch, ended)
+    if not division.reads:
         progress.announce(loop_stride, ended)
 
 

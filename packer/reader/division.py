@@ -37,13 +37,14 @@ class Division(NamedTuple):
             together.
         dispatched: Whether process 0 sends the others their part.
         reads: Whether this process reads at all.
-        begins: Whether accelerate begins a loop at this moment.
+        epoch: That of accelerate's loop which is under way, by its own count; None outside of
+            one.
     """
 
     mini_batches: int
     dispatched: bool
     reads: bool
-    begins: bool
+    epoch: int | None
 
 
 def find_division() -> Division | None:
@@ -57,10 +58,11 @@ def find_division() -> Division | None:
     callers = list(_callers())
     if not callers:
         return None
-    begins = any(kind in _LOADERS and name == "__iter__" for kind, name, _ in callers)
+    loaders = [one for kind, name, one in callers if kind in _LOADERS and name == "__iter__"]
+    epoch = getattr(loaders[0], "iteration", 0) if loaders else None
     kind, _, divider = callers[0]
     if kind == _DISPATCHER:
-        return _dispatched(divider, begins)
+        return _dispatched(divider, epoch)
     processes = getattr(divider, "num_processes", 1)
     taken = 1 if getattr(divider, "split_batches", False) else processes
     if kind == "IterableDatasetShard":
@@ -71,7 +73,7 @@ def find_division() -> Division | None:
                 f"leave out dispatch_batches=False; or {_NOT_PREPARED}",
             )
         taken *= divider.batch_size
-    return Division(taken, dispatched=False, reads=True, begins=begins)
+    return Division(taken, dispatched=False, reads=True, epoch=epoch)
 
 
 def sendable(mini_batch: Any, names: tuple[str, ...]) -> Any:
@@ -97,13 +99,13 @@ def sendable(mini_batch: Any, names: tuple[str, ...]) -> Any:
     return straight if isinstance(mini_batch, Mapping) else type(mini_batch)(**straight)
 
 
-def _dispatched(divider: Any, begins: bool) -> Division:
+def _dispatched(divider: Any, epoch: int | None) -> Division:
     state = getattr(divider, "state", None)
     # Processes of one tensor-parallel group get the same mini-batch.
     whole = getattr(divider, "split_batches", False) or getattr(divider, "submesh_tp", None)
     taken = 1 if whole else getattr(state, "num_processes", 1)
     reads = getattr(state, "process_index", 0) == 0
-    return Division(taken, dispatched=True, reads=reads, begins=begins)
+    return Division(taken, dispatched=True, reads=reads, epoch=epoch)
 
 
 def _callers() -> Iterator[tuple[str, str, Any]]:

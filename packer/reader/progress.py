@@ -30,6 +30,7 @@ _SHARED = np.dtype(
     [
         # Where the next walk begins: `start` holds in `start_epoch` alone.
         *(("epoch", "i8"), ("start_epoch", "i8"), ("start", "i8"), ("chosen", "i8")),
+        ("said", "i8"),  # by the user: the epoch or the place of the next walk
         # The last walk of anyone since the epoch was chosen; its stride is 0 if there was none.
         *(("last_epoch", "i8"), ("last_start", "i8"), ("last_stride", "i8"), ("reader", "i8")),
         ("warned", "i8"),
@@ -113,6 +114,15 @@ class Progress:
             chosen = bool(self._shared["chosen"]) and self._shared["epoch"] == place.epoch
             self._shared["start_epoch"], self._shared["start"] = place.epoch, place.position
             self._choose(place.epoch, chosen)
+
+    def advance(self, epoch: int, ended: Ended = never) -> None:
+        """Go forward to the epoch that a framework counts for its next loop, unless the user said
+        which one, or the stream's own count, to which loops that were left add, is higher.
+        """
+        self.own()
+        with self._memory.locked():
+            if not self._shared["said"] and epoch > self._next(ended).epoch:
+                self._shared["epoch"] = epoch
 
     def resume_worker(self, place: Place, step: int, *, ended: bool = False) -> None:
         """The same for this worker process alone. If the training process has chosen another epoch,
@@ -262,7 +272,7 @@ class Progress:
 
     def _choose(self, epoch: int, chosen: bool) -> None:
         shared = self._shared
-        shared["epoch"], shared["chosen"] = epoch, chosen
+        shared["epoch"], shared["chosen"], shared["said"] = epoch, chosen, 1
         shared["last_stride"] = 0
         shared["reader"] = _ITSELF
         self._walk = None
@@ -273,7 +283,7 @@ class Progress:
         shared["last_epoch"], shared["last_start"] = place.epoch, place.position
         shared["last_stride"] = stride
         shared["epoch"], shared["start"] = place.epoch + 1, 0
-        shared["chosen"] = 0
+        shared["chosen"] = shared["said"] = 0
 
     def __getstate__(self) -> dict[str, Any]:
         self.own()

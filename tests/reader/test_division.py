@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -268,7 +268,8 @@ def test_what_accelerate_cannot_divide_is_refused(accelerate: Any, build_pack: A
     """It would be a TypeError: None * 2."""
     stream = stream_of(build_pack([[4, 4], [4]]).root)
     shard = accelerate.IterableDatasetShard(stream, None)
-    for begin in (lambda: shard.set_epoch(0), lambda: next(iter(shard))):
+    begins: list[Callable[[], Any]] = [lambda: shard.set_epoch(0), lambda: next(iter(shard))]
+    for begin in begins:
         with pytest.raises(UsageError, match=r"dispatch_batches=False.*leave out"):
             begin()
     list(accelerate.IterableDatasetShard(stream, 1))
@@ -279,10 +280,29 @@ def test_without_accelerate() -> None:
     assert find_division() is None
 
 
+def test_an_epoch_that_only_accelerate_knows(accelerate: Any, build_pack: Any) -> None:
+    """Its set_epoch ends at its skip_first_batches; but what was said to the sampler holds."""
+    dataset: Any = PackedDataset(build_pack([[4, 4], [4]]).root, decode="bytes")
+    sampler = WindowSampler(dataset, 2)
+    dataset.set_epoch = lambda epoch: None
+    shard = accelerate.BatchSamplerShard(sampler, 2, 0)
+    loader = accelerate.DataLoaderShard(DataLoader(dataset, batch_sampler=shard, collate_fn=len))
+    loader.iteration = 3
+    for epoch in (3, 4):
+        list(loader)
+        assert sampler.state_at(0)["epoch"] == epoch
+    sampler.set_epoch(1)
+    list(loader)
+    assert sampler.epoch == 2
+    sampler.resume_from({**sampler.state_at(0), "epoch": 0, "position": 4})
+    list(loader)
+    assert sampler.state_at(0) == {**sampler.state_at(0), "epoch": 0, "position": 4}
+
+
 def test_divisions(accelerate: Any) -> None:
     dispatcher = accelerate.DataLoaderDispatcher(None, state(1, 3))
-    assert accelerate.call(dispatcher, find_division) == Division(3, True, False, False)
+    assert accelerate.call(dispatcher, find_division) == Division(3, True, False, None)
     dispatcher.submesh_tp = object()  # a tensor-parallel group gets the same mini-batch
-    assert accelerate.call(dispatcher, find_division) == Division(1, True, False, False)
+    assert accelerate.call(dispatcher, find_division) == Division(1, True, False, None)
     shard = accelerate.BatchSamplerShard(None, 3, 0, split_batches=True)
-    assert accelerate.call(shard, find_division) == Division(1, False, True, False)
+    assert accelerate.call(shard, find_division) == Division(1, False, True, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -124,6 +125,11 @@ class Loader(BatchStream):
         self._remote: Remote | None = None
         self._check()
 
+    @property
+    def batch_sampler(self) -> LoaderSampler:
+        """Where Lightning and DeepSpeed look for `sampler.set_epoch` and `batch_size`."""
+        return LoaderSampler(self, self.schedule.options.batch_size)
+
     def close(self) -> None:
         """End the process of `process=…`, if there is one; the next loop starts it again. Dropping
         the loader and its loops does the same.
@@ -197,6 +203,20 @@ class Loader(BatchStream):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_sheets": None, "_remote": None}
+
+
+@dataclass(frozen=True)
+class LoaderSampler:
+    """What frameworks ask a loader's sampler. (Lightning takes a loader with a `sampler` of its own
+    for a DataLoader, whose samples it can choose anew.)
+
+    Attributes:
+        sampler: Has `set_epoch`.
+        batch_size: Samples in a mini-batch of one rank.
+    """
+
+    sampler: Loader
+    batch_size: int
 
 
 class _Loop:

@@ -61,9 +61,10 @@ class WindowSampler(BatchSampler):
             raise SamplerReplaced(
                 f"WindowSampler was made with a {type(dataset).__name__} in place of its data set, "
                 "as Lightning does, which would lose its order",
-                "give Trainer(use_distributed_sampler=False) or, to Fabric, "
+                "make the DataLoader inside of the hook (train_dataloader, predict_dataloader); or "
+                "give Trainer(use_distributed_sampler=False), or Fabric's "
                 "setup_dataloaders(…, use_distributed_sampler=False): the sampler divides by rank "
-                "itself; or make the DataLoader inside of the hook (train_dataloader, …)",
+                "itself",
             )
         if rank is None and world_size is None:
             rank = getattr(sampler, "rank", None)

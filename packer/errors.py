@@ -9,7 +9,8 @@
     ├── UsageError             2  the caller asked for something that cannot be
     │   ├── ConfigError        2  … in a config, recipe or option value
     │   ├── SourceError        2  … the source is missing, empty or not what it should be
-    │   └── MissingDependency  2  … a library is not installed; says the line that installs it
+    │   ├── MissingDependency  2  … a library is not installed; says the line that installs it
+    │   └── SamplerReplaced    2  … a framework makes a sampler anew and loses its options
     ├── TooManySkipped         3  more samples skipped than --max-skipped allows
     ├── DamageError            4  a pack does not hold what its index and manifest say
     │   └── DamagedSample      4  … one sample of it; streams and data sets can go on without it
@@ -102,6 +103,12 @@ class SourceError(UsageError):
 
 class MissingDependency(UsageError):
     """A library that this needs is not installed."""
+
+
+class SamplerReplaced(UsageError, TypeError):
+    """A framework makes a sampler anew, without the options that it had. A TypeError, too, as
+    frameworks expect one from a sampler that they cannot make.
+    """
 
 
 class TooManySkipped(PackerError):

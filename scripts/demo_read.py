@@ -42,7 +42,6 @@ def main() -> None:
         f" {options.workers} workers"
     )
     for epoch in range(EPOCHS):
-        stream.set_epoch(epoch)
         start, count = time.perf_counter(), 0
         for images, _labels in loader:
             count += len(images)

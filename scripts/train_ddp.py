@@ -51,8 +51,7 @@ def main() -> None:
         optimizer.load_state_dict(saved["optimizer"])
         stream.load_state_dict(saved["stream"])
 
-    for epoch in range(stream.epoch, options.epochs):
-        stream.set_epoch(epoch)
+    for epoch in range(stream.epoch, options.epochs):  # each loop over the loader is the next one
         step, loss = 0, torch.zeros(())
         for step, mini_batch in enumerate(loader, 1):
             images, labels = (field.to(device, non_blocking=True) for field in mini_batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,10 @@ def _order(name: str) -> Callable[[Any], Any]:
 class OrderAttributes:
     """The arguments that decide the order of an epoch, as attributes of who has a schedule."""
 
-    schedule: Schedule
+    @property
+    @abstractmethod
+    def schedule(self) -> Schedule:
+        """Which mini-batches of an epoch are this rank's."""
 
     batch_size: ReadOnly[int] = ReadOnly(_order("batch_size"))
     shuffle: ReadOnly[str] = ReadOnly(_order("shuffle"))

@@ -93,7 +93,7 @@ class PackedDataset(PackAttributes):
         self._classes = list(self.pack.manifest.classes)
         self._class_to_idx = {name: label for label, name in enumerate(self._classes)}
         self._rank = 0  # as known where it was pickled
-        self._entered = 0  # the process whose random streams are set up
+        self._entered = (0, 0)  # the process, and its rank, whose random streams are set up
         self._assigned: tuple[object, ...] = ()  # transforms that came after that
         self._streams: weakref.WeakSet[Assignments] | None = None  # where they are counted
 
@@ -292,7 +292,7 @@ class PackedDataset(PackAttributes):
         return self.decoder.image(payload, sample, draws)
 
     def enter_process(self, rank: int | None = None) -> int:
-        """Set up this process as a reader, once: random streams and threads.
+        """Set up this process as a reader of this rank, once: random streams and threads.
 
         Args:
             rank: If known; else as `packer.reader.ranks` finds it.
@@ -302,8 +302,9 @@ class PackedDataset(PackAttributes):
         """
         if rank is None:
             rank = self._known_rank()
-        if self._entered != os.getpid():
-            self._entered = os.getpid()
+        # A process that has read before its group came up did not know its rank.
+        if self._entered != (os.getpid(), rank):
+            self._entered = (os.getpid(), rank)
             self._assigned = ()
             seeding.separate((*self.decoder.others, self._target_transform), rank)
             if ranks.worker() is not None:
@@ -314,7 +315,7 @@ class PackedDataset(PackAttributes):
         return rank
 
     def __getstate__(self) -> dict[str, Any]:
-        fresh = {"_entered": 0, "_assigned": (), "_streams": None}
+        fresh = {"_entered": (0, 0), "_assigned": (), "_streams": None}
         return {**self.__dict__, "_rank": self._known_rank(), **fresh}
 
     def _known_rank(self) -> int:

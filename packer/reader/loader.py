@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from packer.reader.loading.pipeline import Pipeline
 from packer.reader.loading.prefetch import Prefetch, Sheets, Source
 from packer.reader.loading.remote import Remote
 from packer.reader.loading.sheets import HeapSheets, Layout, PinnedSheets
+from packer.reader.order import Schedule
 from packer.reader.progress import Walk
 from packer.reader.stream import BatchStream
 
@@ -127,6 +129,11 @@ class Loader(BatchStream):
         self._given: PackedDataset | None = None  # what the remote process has
         self._check()
 
+    @property
+    def batch_sampler(self) -> LoaderSampler:
+        """Where Lightning and DeepSpeed look for `sampler.set_epoch` and `batch_size`."""
+        return LoaderSampler(self, self.batch_size)
+
     root: ReadOnly[str] = ReadOnly(lambda self: self.dataset.root)
     split: ReadOnly[str] = ReadOnly(lambda self: self.dataset.split)
     decode_quality: ReadOnly[str] = ReadOnly(lambda self: self.dataset.decode_quality)
@@ -171,21 +178,24 @@ class Loader(BatchStream):
         """The mini-batches at some places, (epoch, step) each, in the order given. Cheap where each
         epoch's steps ascend. Raises as `iter`.
         """
-        self.dataset.enter_process(self.schedule.options.rank)
+        schedule, _ = self.course.reading()
+        self.dataset.enter_process(schedule.options.rank)
         _, workers = ranks.worker() or (0, 1)
         wanted = (Wanted(epoch, 0, step) for epoch, step in places)
-        return self._loop(wanted, workers)
+        return self._read_ahead(wanted, schedule, workers)
 
-    def _walk_through(self, walk: Walk) -> Iterator[Any]:
-        steps = range(walk.step, self.schedule.steps(walk.start), walk.workers)
+    def _walk_through(self, walk: Walk, schedule: Schedule) -> Iterator[Any]:
+        steps = range(walk.step, schedule.steps(walk.start), walk.workers)
         wanted = (Wanted(walk.epoch, walk.start, step) for step in steps)
-        return self._loop(wanted, walk.workers, walk)
+        return self._read_ahead(wanted, schedule, walk.workers, walk)
 
-    def _loop(self, wanted: Iterable[Wanted], workers: int, walk: Walk | None = None) -> _Loop:
+    def _read_ahead(
+        self, wanted: Iterable[Wanted], schedule: Schedule, workers: int, walk: Walk | None = None
+    ) -> _Loop:
         # A copy: what is assigned to the data set while threads work is for the next loop.
         dataset = copy.copy(self.dataset)
         planes = self._memory_format == torch.contiguous_format
-        material = Material(dataset, self.schedule, self._contents.of(dataset), workers, planes)
+        material = Material(dataset, schedule, self._contents.of(dataset), workers, planes)
         return _Loop(self._prefetch(material, wanted), self._contents, walk)
 
     def _prefetch(self, material: Material, wanted: Iterable[Wanted]) -> Prefetch:
@@ -197,12 +207,15 @@ class Loader(BatchStream):
         return Prefetch(source, self._memory(material), wanted, self._ahead, self._device)
 
     def _other_process(self, material: Material) -> Remote:
-        usable = self._remote is not None and self._remote.usable
-        if self._remote is None or not usable or not material.dataset.alike(self._given):
+        remote = self._remote
+        # One that was started before a process group came up has another rank's schedule, and one
+        # that was started before an assignment has other transforms.
+        usable = remote is not None and remote.usable and remote.schedule is material.schedule
+        if remote is None or not usable or not material.dataset.alike(self._given):
             method = self._process if isinstance(self._process, str) else "spawn"
-            self._remote = Remote(material, self._threads, self._ahead + 2, method)
-            self._given = material.dataset
-        return self._remote
+            remote = Remote(material, self._threads, self._ahead + 2, method)
+            self._remote, self._given = remote, material.dataset
+        return remote
 
     def _memory(self, material: Material) -> Sheets | None:
         layout, pinned = material.layout(), self._pins()
@@ -236,6 +249,20 @@ class Loader(BatchStream):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_sheets": None, "_remote": None, "_given": None}
+
+
+@dataclass(frozen=True)
+class LoaderSampler:
+    """What frameworks ask a loader's sampler. (Lightning takes a loader with a `sampler` of its own
+    for a DataLoader, whose samples it can choose anew.)
+
+    Attributes:
+        sampler: Has `set_epoch`.
+        batch_size: Samples in a mini-batch of one rank.
+    """
+
+    sampler: Loader
+    batch_size: int
 
 
 class _Loop:

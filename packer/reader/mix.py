@@ -11,7 +11,10 @@ from torch.utils.data import IterableDataset
 from packer.attributes import ReadOnly
 from packer.errors import UsageError
 from packer.reader import ranks
+from packer.reader.course import choose_epoch
+from packer.reader.division import Division, sendable
 from packer.reader.hashing import combine, keys
+from packer.reader.progress import Progress, Walk
 from packer.reader.stream import BatchStream
 from packer.types import Array
 
@@ -27,6 +30,9 @@ class MixedStream(IterableDataset[Any]):
     each stream is exact, not drawn. Without weights it is all of each: the packs concatenated. With
     weights a stream goes on, in the next epoch, where it stopped, and through its own epochs when
     it runs out: nothing in it is never seen, or seen twice before all of it was seen.
+
+    The first loop reads epoch 0, and each new loop the next epoch, unless `set_epoch` chose
+    another.
 
     Args:
         streams: They yield the same fields; their ranks agree.
@@ -48,19 +54,16 @@ class MixedStream(IterableDataset[Any]):
         seed: int = 0,
     ) -> None:
         self._streams = _listed(streams)
-        _check_streams(self._streams)
-        lengths = np.array([len(stream) for stream in self.streams], np.int64)
-        shares = _shares(lengths, weights)
         self._weights = None if weights is None else tuple(weights)
-        if length is None:
-            used = shares > 0
-            length = int(np.min(lengths[used] / shares[used]) + 1e-9)
-        #: Mini-batches that an epoch takes from each stream.
-        self.counts: Array = apportion(shares, length)
-        if (self.counts[lengths == 0] > 0).any() or length < 1:
-            raise UsageError(f"streams of {lengths.tolist()} mini-batches, {length} wanted of them")
-        self._lengths = lengths
+        self._length = length
         self._seed = seed
+        self._progress = Progress()
+        self._plan()
+
+    @property
+    def counts(self) -> Array:
+        """int64, mini-batches that an epoch takes from each stream."""
+        return self._plan()[1]
 
     streams: ReadOnly[tuple[BatchStream, ...]] = ReadOnly(lambda self: self._streams)
     weights: ReadOnly[tuple[float, ...] | None] = ReadOnly(lambda self: self._weights)
@@ -68,13 +71,17 @@ class MixedStream(IterableDataset[Any]):
     seed: ReadOnly[int] = ReadOnly(lambda self: self._seed)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next `iter` reads, in this process and its workers."""
-        self.streams[0].set_epoch(epoch)  # in memory that workers share; `iter` asks no other
+        """Choose the epoch that the next loop reads, in this process and its workers; the loop
+        after it reads `epoch + 1`.
+        """
+        choose_epoch(self._progress, epoch, self.streams[0].course.division())
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next `iter` reads."""
-        return self.streams[0].epoch
+        """The epoch that the next loop reads. Once a loop has begun, it is the one after that
+        loop's.
+        """
+        return self._progress.next().epoch
 
     def __len__(self) -> int:
         """Mini-batches of an epoch on each rank, over all workers."""
@@ -89,17 +96,51 @@ class MixedStream(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         """This process's share of the mini-batches; raises as a BatchStream's."""
-        worker, workers = ranks.worker() or (0, 1)
-        epoch = self.epoch
-        sources = self.sources(epoch)
-        mine = np.arange(len(sources)) % workers == worker
+        if ranks.worker() is None:
+            return self._begun_at_first_use()
+        return self._loop(*self._begin())
+
+    def _begun_at_first_use(self) -> Iterator[Any]:
+        yield from self._loop(*self._begin())
+
+    def _begin(self) -> tuple[Walk | None, Division | None]:
+        division = self.streams[0].course.division()
+        if division is not None and not division.reads:
+            return None, division
+        return self._progress.begin(framework=division is not None), division
+
+    def _loop(self, walk: Walk | None, division: Division | None) -> Iterator[Any]:
+        if walk is None:
+            return
+        lengths, counts = self._plan()
+        sources = self.sources(walk.epoch)
+        mine = np.arange(len(sources)) % walk.workers == walk.step
         walks = []
         for number, stream in enumerate(self.streams):
-            chosen = np.flatnonzero(mine[sources == number]) + epoch * self.counts[number]
-            epochs, steps = np.divmod(chosen, max(1, self._lengths[number]))
+            chosen = np.flatnonzero(mine[sources == number]) + walk.epoch * counts[number]
+            epochs, steps = np.divmod(chosen, max(1, lengths[number]))
             walks.append(stream.mini_batches(zip(epochs.tolist(), steps.tolist(), strict=True)))
         for source in sources[mine].tolist():
-            yield next(walks[source])
+            mini_batch = next(walks[source])
+            if division is not None and division.dispatched:
+                mini_batch = sendable(mini_batch, self.streams[0].fields)
+            yield mini_batch
+
+    def _plan(self) -> tuple[Array, Array]:
+        """int64 each: mini-batches of each stream on this rank, and those that an epoch takes. Both
+        follow from the number of ranks, which may not be known when the streams are made.
+        """
+        _check_streams(self.streams)
+        lengths = np.array([len(stream) for stream in self.streams], np.int64)
+        shares = _shares(lengths, self._weights)
+        length = self._length
+        if length is None:
+            used = shares > 0
+            length = int(np.min(lengths[used] / shares[used]) + 1e-9)
+        counts = apportion(shares, length)
+        if (counts[lengths == 0] > 0).any() or length < 1:
+            raise UsageError(f"streams of {lengths.tolist()} mini-batches, {length} wanted of them")
+        return lengths, counts
 
 
 def apportion(shares: Array, total: int) -> Array:

@@ -283,6 +283,13 @@ class Schedule:
             return full + (rest > options.rank * options.batch_size)
         return full
 
+    def global_steps(self, start: int, stride: int) -> int:
+        """Number of global mini-batches of `stride` samples from a position of the epoch on: the
+        steps of the rank that has most.
+        """
+        left = max(0, self.samples - start)
+        return left // stride if self.options.tail == "drop" else -(-left // stride)
+
     def ended(self, start: int) -> bool:
         """Whether no rank has a mini-batch from a position of the epoch on."""
         least = self.stride if self.options.tail == "drop" else 1

@@ -13,15 +13,32 @@ def resolve(rank: int | None, world_size: int | None) -> tuple[int, int]:
     the environment's RANK and WORLD_SIZE (set by torchrun), else 0 of 1.
 
     Raises:
-        UsageError: Only one of the two is given, or they cannot be.
+        UsageError: Only one of the two is given, they are invalid, or torch.distributed says
+            otherwise. (Its processes may come in groups that read alike, so a number of ranks that
+            divides the number of processes is accepted.)
     """
     if (rank is None) != (world_size is None):
         raise UsageError("rank and world_size go together", "give both or neither")
+    group = _from_torch()
     if rank is None or world_size is None:
-        rank, world_size = _from_torch() or _from_environment() or (0, 1)
+        rank, world_size = group or _from_environment() or (0, 1)
     if not 0 <= rank < world_size:
         raise UsageError(f"rank {rank} is none of {world_size} ranks, from 0")
+    if group is not None and (
+        group[1] % world_size or (world_size == group[1] and rank != group[0])
+    ):
+        raise UsageError(
+            f"rank={rank}, world_size={world_size} was given, but for torch.distributed this "
+            f"process is rank {group[0]} of {group[1]}",
+            "leave out rank and world_size, as they are found without",
+        )
     return rank, world_size
+
+
+def group_size() -> int:
+    """Number of processes of torch.distributed; 1 if it is not initialised."""
+    group = _from_torch()
+    return 1 if group is None else group[1]
 
 
 def worker() -> tuple[int, int] | None:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from torch.utils.data import BatchSampler, Sampler
+
 from packer.attributes import ReadOnly, read_only
-from packer.errors import UsageError
-from packer.reader import ranks
+from packer.errors import SamplerReplaced
 from packer.reader.attributes import OrderAttributes
+from packer.reader.course import Course
 from packer.reader.dataset import PackedDataset
 from packer.reader.given import require_dataset
 from packer.reader.order import OrderOptions, Schedule
-from packer.reader.pack import Pack
-from packer.reader.state import Place, Sequence, read_state, write_state
 
 
-class WindowSampler(OrderAttributes):
+class WindowSampler(OrderAttributes, BatchSampler):
     """A batch sampler: `DataLoader(dataset, batch_sampler=WindowSampler(dataset, 128))`.
 
     Mini-batches hold samples of few on-disk batches near one another, so caches and read-ahead
-    work. Equal arguments give the same mini-batches as `BatchStream`, rank by rank.
+    work. Equal arguments give the same mini-batches as `BatchStream`, rank by rank, in the same
+    epochs: the first loop gives epoch 0, and each new loop the next epoch, unless `set_epoch` or
+    `resume_from` chose another. A loop counts once it has begun.
+
+    Ranks that are not given are looked up when a loop begins. Where accelerate's `prepare` has
+    wrapped the DataLoader, the sampler gives all mini-batches, as accelerate divides them.
 
     Args:
         dataset: Whose samples.
@@ -32,9 +36,14 @@ class WindowSampler(OrderAttributes):
         tail: "drop", "pad" or "keep"; None: keep for shuffle "none", else drop.
         rank: Of this process; None: torch.distributed's, else the environment's, else 0.
         world_size: Number of ranks; given with `rank` or not at all.
+        sampler: For frameworks, such as Lightning, that make the sampler of a DataLoader anew with
+            a DistributedSampler. Its rank and number of ranks are taken, unless `rank` is given;
+            its order is not.
+        drop_last: For the same frameworks: True makes `tail` "drop"; False makes "drop" "keep".
 
     Raises:
-        UsageError: An argument that cannot be.
+        UsageError: An invalid argument.
+        SamplerReplaced: A framework makes the sampler anew, and all other options would be lost.
     """
 
     def __init__(
@@ -48,43 +57,75 @@ class WindowSampler(OrderAttributes):
         tail: str | None = None,
         rank: int | None = None,
         world_size: int | None = None,
+        sampler: object = None,
+        drop_last: bool | None = None,
     ) -> None:
-        dataset = require_dataset(dataset, "WindowSampler")
-        rank, world_size = ranks.resolve(rank, world_size)
-        options = OrderOptions(batch_size, shuffle, window, seed, tail, rank, world_size)
-        self._dataset = dataset
-        self.schedule: Schedule = make_schedule(dataset.pack, options)
-        self._sequence = sequence_of(dataset.pack, self.schedule)
-        self.epoch = 0
-        self._resumed = Place(0, 0)  # where the next `iter` begins, if it is of that epoch
-        self._begun = 0  # position where the last one began
+        if isinstance(dataset, Sampler):
+            raise SamplerReplaced(
+                f"WindowSampler was made with a {type(dataset).__name__} in place of its data set, "
+                "as Lightning does, which would lose its order",
+                "make the DataLoader inside of the hook (train_dataloader, predict_dataloader); or "
+                "give Trainer(use_distributed_sampler=False), or Fabric's "
+                "setup_dataloaders(…, use_distributed_sampler=False): the sampler divides by rank "
+                "itself",
+            )
+        self._dataset: PackedDataset = require_dataset(dataset, "WindowSampler")
+        if rank is None and world_size is None:
+            rank = getattr(sampler, "rank", None)
+            world_size = getattr(sampler, "num_replicas", None)
+        options = OrderOptions(batch_size, shuffle, window, seed, tail)
+        if drop_last is not None and drop_last != (options.tail == "drop"):
+            tail = "drop" if drop_last else "keep"
+            options = OrderOptions(batch_size, shuffle, window, seed, tail)
+        self._course = Course(self._dataset.pack, options, rank, world_size)
 
     dataset: ReadOnly[PackedDataset] = ReadOnly(lambda self: self._dataset)
+
+    @property
+    def schedule(self) -> Schedule:
+        """Which mini-batches of an epoch are this rank's.
+
+        Raises:
+            UsageError: The rank that was given is not torch.distributed's.
+        """
+        return self._course.schedule()
+
+    @read_only("it is the sampler itself")
+    def sampler(self) -> WindowSampler:  # type: ignore[override]  # torch's has samples' numbers
+        """The sampler itself: where Lightning, accelerate and others look for `set_epoch`."""
+        return self
 
     @read_only("make another WindowSampler with tail=…")
     def drop_last(self) -> bool:
         """Whether the last, partial global mini-batch is left out."""
         return self.schedule.options.tail == "drop"
 
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next `iter` gives; 0 at first. If it is the one that
-        `resume_from` was given, the next `iter` goes on in it.
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next loop gives. Once a loop has begun, it is the one after that
+        loop's.
         """
-        if epoch != self._resumed.epoch:
-            self._resumed = Place(epoch, 0)
-        self.epoch = epoch
-        self._begun = self._resumed.position
+        return self._course.next().epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next loop gives; the loop after it gives `epoch + 1`. If it is
+        the one that `resume_from` was given, the next loop goes on in it.
+        """
+        self._course.set_epoch(epoch)
 
     def __len__(self) -> int:
         """Mini-batches of a whole epoch on this rank."""
         return len(self.schedule)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Sample numbers, a mini-batch each."""
-        there = self._resumed.epoch == self.epoch
-        self._begun = self._resumed.position if there else 0
-        self._resumed = Place(self.epoch, 0)
-        return self._mini_batches(self.epoch, self._begun)
+        """Sample numbers, a mini-batch each. The loop begins with the first of them."""
+        begun = self._course.begin()
+        if begun is None:
+            return
+        walk, schedule, _ = begun
+        order = schedule.order(walk.epoch)
+        for step in range(schedule.steps(walk.start)):
+            yield schedule.mini_batch(order, step, walk.start).tolist()
 
     def state_at(self, step: int) -> dict[str, Any]:
         """How far training has come, as `BatchStream.state_dict`; the two can go on from each
@@ -100,56 +141,13 @@ class WindowSampler(OrderAttributes):
         Raises:
             UsageError: There are not so many.
         """
-        most = self.schedule.steps(self._begun)
-        if not 0 <= step <= most:
-            raise UsageError(
-                f"step {step} is none of the {most} mini-batches of this loop",
-                "count those that the loop has got since it began, not since the epoch did",
-            )
-        position = min(self._begun + step * self.schedule.stride, self.schedule.samples)
-        return write_state(self._sequence, Place(self.epoch, position))
+        return self._course.state_at(step)
 
     def resume_from(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state: the next `iter` gives what is left of its epoch; if that is nothing,
-        the next epoch.
+        """Go on from a state: the next loop gives what is left of its epoch, or if that is nothing,
+        the next epoch; the loop after it gives the epoch after that.
 
         Raises:
             UsageError: No such state, or of another pack, seed, shuffle, window or tail.
         """
-        place = read_state(state, self._sequence)
-        ended = self.schedule.ended(place.position)
-        self._resumed = place
-        self.epoch = place.epoch + ended
-        self._begun = 0 if ended else place.position
-
-    def _mini_batches(self, epoch: int, start: int) -> Iterator[list[int]]:
-        order = self.schedule.order(epoch)
-        for step in range(self.schedule.steps(start)):
-            yield self.schedule.mini_batch(order, step, start).tolist()
-
-
-def make_schedule(pack: Pack, options: OrderOptions) -> Schedule:
-    """A rank's schedule over a pack. Warns where it is empty though the pack is not."""
-    index = pack.index
-    schedule = Schedule(index["batch_count"], index["batch_bytes"], options)
-    if not len(schedule) and len(pack) and options.tail == "drop":
-        warnings.warn(
-            f"{pack.root}: {len(pack)} samples in split {pack.split!r} are fewer than one global "
-            f"mini-batch of {options.batch_size} x {options.world_size}, and tail='drop' leaves "
-            "nothing; tail='pad' or a smaller batch_size would",
-            stacklevel=3,
-        )
-    return schedule
-
-
-def sequence_of(pack: Pack, schedule: Schedule) -> Sequence:
-    """What a state of this pack and schedule belongs to."""
-    options = schedule.options
-    return Sequence(
-        pack=pack.identity,
-        samples=schedule.samples,
-        seed=options.seed,
-        shuffle=options.shuffle,
-        window=options.window,
-        tail=str(options.tail),
-    )
+        self._course.resume(state)

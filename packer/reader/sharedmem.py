@@ -73,6 +73,10 @@ class SharedArray:
             finally:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
 
+    def copy(self) -> SharedArray:
+        """An independent array with the same numbers."""
+        return _copied(self.array)
+
     def _map(self, descriptor: int, count: int, dtype: str) -> None:
         self._descriptor = descriptor
         memory = mmap.mmap(descriptor, 0)

@@ -10,18 +10,17 @@ from typing import Any
 from torch.utils.data import IterableDataset
 
 from packer.attributes import ReadOnly, read_only
-from packer.errors import UsageError
 from packer.reader import ranks
 from packer.reader.attributes import OrderAttributes
+from packer.reader.course import Begun, Course
 from packer.reader.dataset import PackedDataset
 from packer.reader.decoding import IMAGE
+from packer.reader.division import sendable
 from packer.reader.fields import Fields
 from packer.reader.given import require_dataset
 from packer.reader.order import EpochOrder, OrderOptions, Schedule
-from packer.reader.progress import Progress, Walk
-from packer.reader.sampler import make_schedule, sequence_of
+from packer.reader.progress import Walk
 from packer.reader.skipping import SkippedSample
-from packer.reader.state import Place, Share, read_share, read_state, write_state
 from packer.reader.windows import WindowBuffer
 from packer.types import Array
 
@@ -40,8 +39,14 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
     number of workers. Built-in random transforms draw from (seed, epoch, sample): the same crops,
     too, for any number of workers and ranks.
 
-    Every `iter` reads the epoch that was set last, 0 at first: call `set_epoch` before each epoch,
-    as with torch's DistributedSampler; it reaches persistent workers, too.
+    The first loop reads epoch 0, and each new loop the next epoch, unless `set_epoch` or
+    `load_state_dict` chose another: in this process, in workers however they are started, and
+    equally on all ranks. A loop begins with its first mini-batch (in a DataLoader with workers,
+    when these are started), and counts although it may be left early.
+
+    Ranks that are not given are looked up when a loop begins: a process group may come up after
+    the stream was made. Where accelerate's `prepare` has wrapped the DataLoader, the stream gives
+    all mini-batches, as accelerate divides them.
 
     Args:
         dataset: Whose samples, with its transforms and `decode`.
@@ -51,12 +56,13 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         seed: Of the order and of built-in transforms. Must be equal on all ranks.
         tail: "drop", "pad" or "keep"; None: keep for shuffle "none", else drop.
         rank: Of this process; None: torch.distributed's, else the environment's, else 0.
-        world_size: Number of ranks; given with `rank` or not at all.
+        world_size: Number of ranks; given with `rank` or not at all. With 1 where torch.distributed
+            has more processes, each of them reads everything, and a warning says so.
         fields: What to yield.
         as_dict: Yield dicts by field name instead of tuples.
 
     Raises:
-        UsageError: An argument that cannot be.
+        UsageError: An invalid argument, or a rank that is not torch.distributed's.
     """
 
     def __init__(
@@ -74,28 +80,38 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         as_dict: bool = False,
     ) -> None:
         dataset = require_dataset(dataset, type(self).__name__)
-        rank, world_size = ranks.resolve(rank, world_size)
-        options = OrderOptions(batch_size, shuffle, window, seed, tail, rank, world_size)
+        options = OrderOptions(batch_size, shuffle, window, seed, tail)
         self._dataset = dataset
         self._assignments = dataset.count_assignments()
-        self.schedule: Schedule = make_schedule(dataset.pack, options)
+        self.course = Course(dataset.pack, options, rank, world_size)
         self._contents = Fields(dataset, fields, seed, as_dict)
-        self._progress = Progress()
+
+    @property
+    def schedule(self) -> Schedule:
+        """Which mini-batches of an epoch are this rank's.
+
+        Raises:
+            UsageError: The rank that was given is not torch.distributed's.
+        """
+        return self.course.schedule()
 
     dataset: ReadOnly[PackedDataset] = ReadOnly(lambda self: self._dataset)
     fields: ReadOnly[tuple[str, ...]] = ReadOnly(lambda self: self._contents.names)
     as_dict: ReadOnly[bool] = ReadOnly(lambda self: self._contents.as_dict)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch that the next `iter` reads, in this process and its workers. If it is
-        the one that `load_state_dict` was given, the next `iter` goes on in it.
+        """Choose the epoch that the next loop reads, in this process and its workers; the loop
+        after it reads `epoch + 1`. If it is the one that `load_state_dict` was given, the next loop
+        goes on in it.
         """
-        self._progress.set_epoch(epoch)
+        self.course.set_epoch(epoch)
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next `iter` reads."""
-        return self._progress.epoch
+        """The epoch that the next loop reads. Once a loop has begun, it is the one after that
+        loop's.
+        """
+        return self.course.next().epoch
 
     @read_only("it lists what was found")
     def skipped(self) -> list[SkippedSample]:
@@ -113,42 +129,25 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         tail="keep", rank 0 may be the only one that got the last mini-batch: take its).
 
         Works by itself where the stream is iterated over directly, or inside of torchdata's
-        StatefulDataLoader. In another DataLoader with workers, which read ahead, the training loop
-        has to say how much it got. Once a direct loop has ended, the state is the next epoch's
-        beginning.
+        StatefulDataLoader. In another DataLoader with workers, which read ahead, and in one that
+        accelerate has prepared, the training loop has to say how much it got.
+
+        Once a direct loop has ended, the state is the beginning of the next epoch, which is what
+        the next loop reads. After a loop that was left, it is the place in that loop, although a
+        new loop in this process reads the next epoch.
 
         Args:
-            step: Mini-batches that the loop has got since it began, that is since the last `iter`:
-                after an epoch was gone on with, not those before.
+            step: Mini-batches that the loop has got since it began: after an epoch was gone on
+                with, not those before.
 
         Raises:
-            UsageError: Workers have read, and `step` is not given; or it cannot be.
+            UsageError: Workers have read, and `step` is not given; or there are not so many.
         """
-        sequence = sequence_of(self.dataset.pack, self.schedule)
-        stride = self.schedule.stride
-        worker = ranks.worker()
-        walk = self._progress.walk()
-        if worker is not None:
-            walk = walk or self._progress.begin()
-            share = Share(*worker, stride, walk.step)
-            return write_state(sequence, Place(walk.epoch, walk.start), share)
-        if step is None:
-            place = self._progress.place(stride)
-        else:
-            place = self._progress.walk_start()
-            most = self.schedule.steps(place.position)
-            if not 0 <= step <= most:
-                raise UsageError(
-                    f"step {step} is none of the {most} mini-batches of this loop",
-                    "count those that the loop has got since it began, not since the epoch did",
-                )
-            place = Place(place.epoch, place.position + step * stride)
-        end = self.schedule.samples
-        return write_state(sequence, Place(place.epoch, min(place.position, end)))
+        return self.course.state() if step is None else self.course.state_at(step)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state: the next `iter` gives what is left of its epoch; if that is nothing,
-        the next epoch.
+        """Go on from a state: the next loop gives what is left of its epoch, or if that is nothing,
+        the next epoch; the loop after it gives the epoch after that.
 
         Call it before the loader's workers start. Number of ranks, workers and mini-batch size may
         differ from what they were.
@@ -160,31 +159,41 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         Raises:
             UsageError: No such state, or of another pack, seed, shuffle, window or tail.
         """
-        sequence = sequence_of(self.dataset.pack, self.schedule)
-        worker = ranks.worker()
-        if worker is None:
-            place = read_state(state, sequence)
-            self._progress.resume(place, self.schedule.ended(place.position))
-        else:
-            place, step = read_share(state, sequence, *worker, self.schedule.stride)
-            self._progress.resume_worker(place, step)
+        self.course.load(state)
 
     def __iter__(self) -> Iterator[Any]:
-        """This process's share of the mini-batches.
+        """This process's share of the mini-batches. Outside of workers the loop begins with the
+        first of them.
 
         Raises:
             DamageError: The pack does not hold what its index says.
             PackerError: The file system failed.
+            UsageError: The rank that was given is not torch.distributed's.
         """
-        # Not a generator itself: a loop begins when `iter` is called, not with its first `next`.
-        self.dataset.enter_process(self.schedule.options.rank)
-        return self._walk_through(self._progress.begin())
+        if ranks.worker() is None:
+            return self._begun_at_first_use()
+        # Here it has begun: the training process has asked for an iterator, and makes one once.
+        return self._loop(self.course.begin())
 
-    def _walk_through(self, walk: Walk) -> Iterator[Any]:
+    def _begun_at_first_use(self) -> Iterator[Any]:
+        yield from self._loop(self.course.begin())
+
+    def _loop(self, begun: Begun | None) -> Iterator[Any]:
+        if begun is None:
+            return
+        # What accelerate divides is the order of rank 0 of 1, whatever the rank of this process.
+        rank = None if begun.division is not None else begun.schedule.options.rank
+        self.dataset.enter_process(rank)
+        mini_batches = self._walk_through(begun.walk, begun.schedule)
+        if begun.division is not None and begun.division.dispatched:
+            mini_batches = (sendable(mini_batch, self.fields) for mini_batch in mini_batches)
+        yield from mini_batches
+
+    def _walk_through(self, walk: Walk, schedule: Schedule) -> Iterator[Any]:
         self._assignments.check()
-        order, buffer = self._open(walk.epoch, walk.workers)
-        for step in range(walk.step, self.schedule.steps(walk.start), walk.workers):
-            mini_batch = self._mini_batch(order, buffer, walk.epoch, step, walk.start)
+        order, buffer = self._open(schedule, walk.epoch, walk.workers)
+        for step in range(walk.step, schedule.steps(walk.start), walk.workers):
+            mini_batch = self._mini_batch(schedule, order, buffer, (walk.epoch, walk.start, step))
             walk.step = step + walk.workers  # once it is handed out, the training loop has it
             yield mini_batch
         walk.ended = True
@@ -194,28 +203,39 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         epoch's steps ascend: what was read for one serves the next. Raises as `iter`.
         """
         self._assignments.check()
-        self.dataset.enter_process(self.schedule.options.rank)
+        schedule, _ = self.course.reading()
+        self.dataset.enter_process(schedule.options.rank)
         _, workers = ranks.worker() or (0, 1)
         for epoch, group in itertools.groupby(places, key=operator.itemgetter(0)):
-            order, buffer = self._open(epoch, workers)
+            order, buffer = self._open(schedule, epoch, workers)
             for _, step in group:
-                yield self._mini_batch(order, buffer, epoch, step)
+                yield self._mini_batch(schedule, order, buffer, (epoch, 0, step))
 
-    def _open(self, epoch: int, workers: int) -> tuple[EpochOrder, WindowBuffer]:
-        order, options = self.schedule.order(epoch), self.schedule.options
+    def _open(
+        self, schedule: Schedule, epoch: int, workers: int
+    ) -> tuple[EpochOrder, WindowBuffer]:
+        order, options = schedule.order(epoch), schedule.options
         payloads = self.dataset.payloads
         return order, WindowBuffer(payloads, order, options.rank, options.world_size, workers)
 
     def _mini_batch(
-        self, order: EpochOrder, buffer: WindowBuffer, epoch: int, step: int, start: int = 0
+        self,
+        schedule: Schedule,
+        order: EpochOrder,
+        buffer: WindowBuffer,
+        wanted: tuple[int, int, int],
     ) -> Any:
-        buffer.enter(*self.schedule.span(step, start))
+        """One mini-batch; `wanted` is its epoch, the position from which steps are counted, and its
+        step.
+        """
+        epoch, start, step = wanted
+        buffer.enter(*schedule.span(step, start))
 
         def make(samples: Array) -> dict[str, Any]:
             return {name: self._column(name, samples, buffer, epoch) for name in self.fields}
 
         # Damaged samples' places may be taken by others.
-        samples = self.schedule.mini_batch(order, step, start)
+        samples = schedule.mini_batch(order, step, start)
         columns = self.dataset.skips.around(samples, make)
         return self._contents.mini_batch(self._contents.collated(columns))
 

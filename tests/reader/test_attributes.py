@@ -40,10 +40,11 @@ ARGUMENTS = [(owner, name) for owner in CLASSES for name in inspect.signature(ow
 #: Those that take effect when they are assigned. All others refuse it.
 TAKES_EFFECT = {"transform", "target_transform"}
 #: No arguments, but lists that code written for ImageFolder assigns.
-VIEWS = [
-    (PackedDataset, name)
-    for name in ("classes", "class_to_idx", "targets", "samples", "imgs", "keys", "skipped")
-] + [(BatchStream, "skipped"), (WindowSampler, "drop_last")]
+VIEWS: list[tuple[Any, str]] = [
+    *((PackedDataset, name) for name in ("classes", "class_to_idx", "targets", "samples", "imgs")),
+    *((PackedDataset, name) for name in ("keys", "skipped")),
+    (BatchStream, "skipped"),
+]
 
 
 def made(owner: Any, root: Path) -> Any:

@@ -254,6 +254,7 @@ def test_copies_and_pickles(build_pack: Any) -> None:
     loader = Loader(built.root, batch_size=4, fields=("key", "image"))
     expected = list(loader)
     for other in (copy.copy(loader), pickle.loads(pickle.dumps(loader))):
+        other.set_epoch(0)
         assert_same(other, expected)
 
 
@@ -287,4 +288,5 @@ def test_inside_of_a_data_loader(build_pack: Any) -> None:
     loader = Loader(built.root, batch_size=2, fields=("key", "image"))
     expected = list(loader)
     for workers in (0, 2):
+        loader.set_epoch(0)
         assert_same(DataLoader(loader, batch_size=None, num_workers=workers), expected)

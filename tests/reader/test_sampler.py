@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
+from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 
 from packer.errors import UsageError
-from packer.reader import BatchStream, PackedDataset, WindowSampler
+from packer.reader import BatchStream, Loader, PackedDataset, WindowSampler
 
 
 @pytest.mark.parametrize("shuffle", ["none", "batch", "window", "full"])
@@ -34,12 +36,71 @@ def test_says_what_dataloader_and_lightning_ask(build_pack: Any) -> None:
     assert all(isinstance(sample, int) for samples in sampler for sample in samples)
 
 
-def test_the_epoch_stays_until_it_is_set(build_pack: Any) -> None:
+def test_frameworks_find_set_epoch(build_pack: Any) -> None:
+    """Lightning calls it on `batch_sampler.sampler`, accelerate and torch on others."""
+    root = build_pack([[4, 4]]).root
+    sampler = WindowSampler(PackedDataset(root), 3)
+    loader = Loader(root, batch_size=3, threads=1)
+    sampler.sampler.set_epoch(4)
+    loader.batch_sampler.sampler.set_epoch(4)
+    assert sampler.epoch == loader.epoch == 4
+    assert isinstance(sampler, BatchSampler)
+    assert sampler.batch_size == loader.batch_sampler.batch_size == 3
+
+
+def test_a_framework_makes_it_anew(build_pack: Any) -> None:
+    """As Lightning does with the arguments that it has seen: all options stay, and the ranks are
+    those of the sampler that it puts in.
+    """
+    dataset: Any = PackedDataset(build_pack([[4, 4], [3]]).root)
+    options: dict[str, Any] = {"window": 2, "seed": 3, "tail": "pad"}
+    for rank in range(2):
+        injected: Any = DistributedSampler(dataset, num_replicas=2, rank=rank)
+        made = WindowSampler(dataset, 3, sampler=injected, **options)
+        assert list(made) == list(WindowSampler(dataset, 3, rank=rank, world_size=2, **options))
+        given = WindowSampler(dataset, 3, sampler=injected, rank=0, world_size=1)
+        assert len(given) == 3
+    sequential = SequentialSampler(dataset)
+    assert list(WindowSampler(dataset, 3, sampler=sequential)) == list(WindowSampler(dataset, 3))
+
+
+def test_drop_last_by_a_framework(build_pack: Any) -> None:
+    """For predictions, Lightning asks for all samples."""
+    dataset = PackedDataset(build_pack([[4, 4], [3]]).root)
+    for tail, drop_last, expected in (
+        (None, None, "drop"),
+        (None, False, "keep"),
+        ("drop", False, "keep"),
+        ("pad", False, "pad"),
+        ("keep", True, "drop"),
+        ("drop", True, "drop"),
+    ):
+        sampler = WindowSampler(dataset, 3, tail=tail, drop_last=drop_last)
+        assert sampler.schedule.options.tail == expected
+        assert sampler.drop_last is (expected == "drop")
+
+
+def test_a_framework_that_loses_the_options(build_pack: Any) -> None:
+    """As Lightning with a DataLoader that was made outside of its hooks."""
+    sampler = WindowSampler(PackedDataset(build_pack([[4, 4]]).root), 3)
+    for error in (TypeError, UsageError):
+        with pytest.raises(error, match=r"use_distributed_sampler=False") as caught:
+            type(sampler)(
+                SequentialSampler(range(8)),  # type: ignore[arg-type]
+                batch_size=sampler.batch_size,
+                drop_last=sampler.drop_last,
+            )
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_each_loop_is_the_next_epoch(build_pack: Any) -> None:
     sampler = WindowSampler(PackedDataset(build_pack([[4, 4]]).root), 2)
-    first = list(sampler)
-    assert list(sampler) == first
-    sampler.set_epoch(1)
-    assert list(sampler) != first
+    epochs = [list(sampler) for _ in range(3)]
+    assert len({str(epoch) for epoch in epochs}) == 3
+    assert sampler.epoch == 3
+    iter(sampler)  # as DataLoader does: no loop begins
+    sampler.set_epoch(0)
+    assert [list(sampler) for _ in range(3)] == epochs
 
 
 def test_an_epoch_of_nothing_is_warned_of(build_pack: Any) -> None:

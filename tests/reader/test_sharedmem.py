@@ -76,7 +76,9 @@ def test_a_fork_while_another_thread_holds_the_lock() -> None:
     assert shared.array[0] == 7
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda old: pickle.loads(pickle.dumps(old))])
+@pytest.mark.parametrize(
+    "duplicate", [SharedArray.copy, copy.deepcopy, lambda old: pickle.loads(pickle.dumps(old))]
+)
 def test_copies_are_independent(duplicate: Any) -> None:
     shared = SharedArray(4, "uint8")
     shared.array[:] = [1, 2, 3, 4]

@@ -43,6 +43,7 @@ class Remote:
 
     Attributes:
         sheets: Memory for pictures; None: each comes by itself.
+        schedule: Of the mini-batches that it makes.
 
     Raises:
         UsageError: This process may have no children, another `method`, or "fork" while other
@@ -63,6 +64,7 @@ class Remote:
             _check_alone()
         layout = material.layout()
         self.sheets = None if layout is None else SharedSheets(layout, keep)
+        self.schedule = material.schedule
         self._pid = os.getpid()
         self._asked: deque[_Answer] = deque()
         self._walks = 0

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from packer.reader import PackedDataset
+from packer.reader.course import make_schedule
 from packer.reader.fields import Fields
 from packer.reader.loading.making import Material
 from packer.reader.order import OrderOptions
-from packer.reader.sampler import make_schedule
 
 MakeMaterial = Callable[..., Material]
 

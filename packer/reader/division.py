@@ -1,0 +1,121 @@
+"""Whether accelerate divides among the processes what it reads.
+
+What it is given must not be divided by rank before, or each process would get a part of a part.
+accelerate tells a data set or a sampler nothing of itself, and its own state says only how many
+processes there are, not which loaders went through `prepare()`. But its code is then what calls:
+its frames are on the stack, in the training process and in workers that were forked there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from packer.errors import UsageError
+
+_MODULE = "accelerate.data_loader"
+#: Process 0 reads, and sends all others their part.
+_DISPATCHER = "DataLoaderDispatcher"
+#: Every process reads, and keeps its part; the last one divides if another one of them does.
+_SHARDS = ("BatchSamplerShard", "IterableDatasetShard", "DataLoaderShard")
+_LOADERS = (_DISPATCHER, "DataLoaderShard")
+_NOT_PREPARED = (
+    "leave the loader out of prepare(): it divides its mini-batches among the processes by itself, "
+    "and `.to(accelerator.device)` moves them"
+)
+
+
+class Division(NamedTuple):
+    """How accelerate divides.
+
+    Attributes:
+        mini_batches: How many of them one step of the training loop takes on all processes
+            together.
+        dispatched: Whether process 0 sends the others their part.
+        reads: Whether this process reads at all.
+        epoch: That of accelerate's loop which is under way, by its own count; None outside of
+            one.
+    """
+
+    mini_batches: int
+    dispatched: bool
+    reads: bool
+    epoch: int | None
+
+
+def find_division() -> Division | None:
+    """How accelerate divides what the caller gives it; None if it is not accelerate that calls.
+
+    Raises:
+        UsageError: It cannot divide this, and would fail with a TypeError.
+    """
+    if _MODULE not in sys.modules:
+        return None
+    callers = list(_callers())
+    if not callers:
+        return None
+    loaders = [one for kind, name, one in callers if kind in _LOADERS and name == "__iter__"]
+    epoch = getattr(loaders[0], "iteration", 0) if loaders else None
+    kind, _, divider = callers[0]
+    if kind == _DISPATCHER:
+        return _dispatched(divider, epoch)
+    processes = getattr(divider, "num_processes", 1)
+    taken = 1 if getattr(divider, "split_batches", False) else processes
+    if kind == "IterableDatasetShard":
+        if divider.batch_size is None:
+            raise UsageError(
+                "accelerate with dispatch_batches=False cannot divide a DataLoader with "
+                "batch_size=None",
+                f"leave out dispatch_batches=False; or {_NOT_PREPARED}",
+            )
+        taken *= divider.batch_size
+    return Division(taken, dispatched=False, reads=True, epoch=epoch)
+
+
+def sendable(mini_batch: Any, names: tuple[str, ...]) -> Any:
+    """A mini-batch as process 0 can send it: tensors alone, whose memory is laid out in the order
+    of their dimensions, as the receiving processes expect.
+
+    Args:
+        mini_batch: A named tuple, or a dict.
+        names: Its fields.
+
+    Raises:
+        UsageError: A field is no tensor.
+    """
+    columns = mini_batch if isinstance(mini_batch, Mapping) else mini_batch._asdict()
+    for name in names:
+        if not isinstance(columns[name], torch.Tensor):
+            raise UsageError(
+                f"accelerate cannot send the field {name!r} to the other processes: it is no "
+                "tensor",
+                f"leave it out of fields; or {_NOT_PREPARED}",
+            )
+    straight = {name: columns[name].contiguous() for name in names}
+    return straight if isinstance(mini_batch, Mapping) else type(mini_batch)(**straight)
+
+
+def _dispatched(divider: Any, epoch: int | None) -> Division:
+    state = getattr(divider, "state", None)
+    # Processes of one tensor-parallel group get the same mini-batch.
+    whole = getattr(divider, "split_batches", False) or getattr(divider, "submesh_tp", None)
+    taken = 1 if whole else getattr(state, "num_processes", 1)
+    reads = getattr(state, "process_index", 0) == 0
+    return Division(taken, dispatched=True, reads=reads, epoch=epoch)
+
+
+def _callers() -> Iterator[tuple[str, str, Any]]:
+    """Class, method and object of accelerate's calls on the stack that divide, the last first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == _MODULE:
+            caller = frame.f_locals.get("self")
+            # Not its __class__, which accelerate's loaders replace.
+            kind = type(caller).__name__
+            if kind == _DISPATCHER or kind in _SHARDS:
+                yield kind, frame.f_code.co_name, caller
+        frame = frame.f_back

@@ -36,10 +36,11 @@ def transcode(data: bytes, options: ImageOptions, extension: str = "") -> Encode
     notes = _name_note(head, extension)
     profile = conversion(head.icc, "L" if head.mode == "gray" else "RGB")
     if profile.transform is None and _needs_no_change(head, plan, codec, options):
-        kept = _keep(data, codec, plan)
-        if kept is not None:
+        payload = _keep(data, codec, plan)
+        if payload is not None:
             notes += (profile.note,) if profile.note else ()
-            return Encoded(kept[0], *plan.size, (*notes, *kept[1], "kept"))
+            notes += ("gray",) if head.mode == "gray" else ()
+            return Encoded(payload, *plan.size, (*notes, "kept"))
     # A filter that picks single pixels must find those of the full picture.
     exact = options.exact_decode or options.filter == "nearest" or options.size is None
     picture = decode(
@@ -97,18 +98,16 @@ def _needs_no_change(head: Head, plan: Geometry, codec: Codec, options: ImageOpt
     )
 
 
-def _keep(data: bytes, codec: Codec, plan: Geometry) -> tuple[bytes, tuple[str, ...]] | None:
-    """The file without metadata, and notes; None where a decoder has anything to say of it, so
-    that it is decoded by other means and encoded anew.
+def _keep(data: bytes, codec: Codec, plan: Geometry) -> bytes | None:
+    """The file without metadata, after the decoder that will read it has read it; None if that
+    decoder refuses it, so that it is decoded by other means and encoded anew.
     """
     payload = codec.strip(data)
     try:
-        picture = decode(payload)
+        codec.decode_strictly(payload, *plan.size)
     except ImageError:
         return None
-    if "warnings" in picture.notes or (picture.width, picture.height) != plan.size:
-        return None
-    return payload, picture.notes
+    return payload
 
 
 def _name_note(head: Head, extension: str) -> tuple[str, ...]:

@@ -57,6 +57,16 @@ def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
     return _decode_whole(payload, (height, width), Region(0, 0, height, width))
 
 
+def decode_strictly(payload: bytes, width: int, height: int) -> Pixels:
+    """JPEG → pixels, without a second opinion on what libjpeg warns about."""
+    head = probe(payload)
+    require_size((head.width, head.height), width, height)
+    try:
+        return jpeg_decoder.decode_strict(payload, head)
+    except ValueError as error:
+        raise ImageError("undecodable", f"libjpeg: {error}") from None
+
+
 def decode_region(
     payload: bytes | memoryview,
     width: int,

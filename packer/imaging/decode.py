@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from packer.errors import ImageError
 from packer.imaging import colour, head_png, jpeg, opencv, pil
@@ -13,6 +15,9 @@ from packer.imaging.head import TRANSPOSED, Head
 from packer.imaging.orient import Box, turn, turn_box
 from packer.imaging.probe import probe, require_pixel_count
 from packer.types import Array
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 # Chunks of a PNG that decide its pixels; without those of an animation, the default image is left.
 _PNG_PIXELS: Final = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
@@ -159,18 +164,36 @@ def _decode_webp(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
 
 def _decode_png(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
     # Broken text, or text that inflates without end, must not cost the picture.
-    return _decode_by_pillow(head_png.only(data, _PNG_PIXELS), head, wanted)
+    data = head_png.only(data, _PNG_PIXELS)
+    with pil.opened(data, "png") as image:
+        if _may_lack_rows(image):
+            head_png.require_all_pixels(data)
+        return _flattened(image, head, wanted)
+
+
+def _may_lack_rows(image: Image) -> bool:
+    """Whether rows at a PNG's end can be missing. Pillow leaves those zero without a word; in an
+    interlaced picture every second row, as the last pass holds those.
+    """
+    width, height = image.size
+    last = np.asarray(image.crop((0, max(0, height - 2), width, height)))
+    return not all(row.any() for row in last)
 
 
 def _decode_by_pillow(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
     if head.mode == "float":
         raise ImageError("unsupported", "pixels of 32 bits have no agreed scale")
     with pil.opened(data, head.kind) as image:
-        require_pixel_count(*image.size)
         # Pillow's TIFF reader turns by itself, and then drops the tag.
         turned = head.kind == "tiff" and image.getexif().get(0x0112, 1) == 1
-        flat, notes = colour.flatten(image, head, wanted.background)
-        return _Raw(pil.to_pixels(flat), notes, turned=turned)
+        return replace(_flattened(image, head, wanted), turned=turned)
+
+
+def _flattened(image: Image, head: Head, wanted: _Wanted) -> _Raw:
+    """What Pillow decoded, as RGB in sRGB."""
+    require_pixel_count(*image.size)
+    flat, notes = colour.flatten(image, head, wanted.background)
+    return _Raw(pil.to_pixels(flat), notes)
 
 
 _DECODERS: Final[dict[str, Callable[[bytes, Head, _Wanted], _Raw]]] = {

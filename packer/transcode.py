@@ -47,7 +47,7 @@ def transcode(data: bytes, options: ImageOptions, extension: str = "") -> Encode
         data,
         head=head,
         target=None if exact else plan.scaled,
-        background=options.background,
+        options=options,
         defer_colour=True,
         four_bytes=codec.FOUR_BYTES,
     )

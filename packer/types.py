@@ -32,8 +32,9 @@ class Encoded:
         notes: What was done beyond the plain path, for the summary: "turned" (EXIF orientation
             applied), "kept" (coded pixels taken over), "gray", "cmyk", "alpha", "16-bit", "icc"
             (converted to sRGB), "icc-ignored" (its profile is broken), "animation" (first
-            frame), "warnings" (a decoder complained, yet read it whole), "extension" (content
-            differs from the file name).
+            frame), "warnings" (libjpeg complained, but about no pixel), "damaged" (pixels are
+            missing or wrong, and kept on request), "extension" (content differs from the file
+            name).
     """
 
     payload: bytes

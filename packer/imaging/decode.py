@@ -10,15 +10,17 @@ import numpy as np
 
 from packer.errors import ImageError
 from packer.imaging import colour, head_png, jpeg, opencv, pil
-from packer.imaging.colour import RGB, WHITE, Conversion
+from packer.imaging.colour import RGB, Conversion
 from packer.imaging.head import TRANSPOSED, Head
 from packer.imaging.orient import Box, turn, turn_box
 from packer.imaging.probe import probe, require_pixel_count
+from packer.options import ImageOptions
 from packer.types import Array
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+_DEFAULTS: Final = ImageOptions()
 # Chunks of a PNG that decide its pixels; without those of an animation, the default image is left.
 _PNG_PIXELS: Final = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
@@ -36,7 +38,7 @@ class Decoded:
         box: The part of `pixels` that is picture: at a reduced scale, the last column and row may
             stand for less than a pixel.
         notes: See `packer.types.Encoded.notes`; of these gray, cmyk, 16-bit, alpha, icc,
-            icc-ignored, animation, turned, warnings.
+            icc-ignored, animation, turned, warnings, damaged.
         deferred: Conversion to sRGB that is still to be made, if `decode` was asked to leave it.
     """
 
@@ -73,6 +75,7 @@ class _Wanted:
     target: tuple[int, int] | None
     background: RGB
     layout: str
+    keep_damaged: bool
 
 
 def decode(
@@ -80,7 +83,7 @@ def decode(
     *,
     head: Head | None = None,
     target: tuple[int, int] | None = None,
-    background: RGB = WHITE,
+    options: ImageOptions = _DEFAULTS,
     defer_colour: bool = False,
     four_bytes: bool = False,
 ) -> Decoded:
@@ -91,19 +94,21 @@ def decode(
         head: What `probe` said of them, if it was asked already.
         target: (width, height) to which the upright picture will be shrunk: a JPEG may then be
             decoded at 1/2, 1/4 or 1/8 while both sides are still at least twice as long.
-        background: RGB under transparent pixels.
+        options: Whose `background` lies under transparent pixels, and whose `keep_damaged` lets
+            JPEGs pass whose pixel data are damaged.
         defer_colour: Leave a JPEG's conversion to sRGB to `resize`, which does it where there
             are fewer pixels.
         four_bytes: Pixels may have a fourth byte, as Pillow's have inside, so that nothing is
             rearranged on the way of a JPEG through Pillow: 8 % of the whole for small photos.
 
     Raises:
-        ImageError: empty, unsupported, undecodable, truncated, too-large.
+        ImageError: empty, unsupported, undecodable, truncated, damaged, too-large.
         MemoryError: As it says.
     """
     head = probe(data) if head is None else head
     try:
-        wanted = _Wanted(target, background, "RGBX" if four_bytes else "RGB")
+        layout = "RGBX" if four_bytes else "RGB"
+        wanted = _Wanted(target, options.background, layout, options.keep_damaged)
         raw = _DECODERS[head.kind](data, head, wanted)
     except ImageError as error:
         if error.reason == "undecodable" and not head.complete:
@@ -141,12 +146,14 @@ def _decode_jpeg(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
     what = colour.conversion(head.icc, mode)
     notes += (what.note,) if what.note else ()
     if what.mode == "CMYK" and what.transform is not None:
-        image, _ = colour.to_srgb(jpeg.cmyk_image(data, head), head.icc)
-        return _Raw(pil.to_pixels(image), notes)
+        plates, note = jpeg.cmyk_image(data, head, keep_damaged=wanted.keep_damaged)
+        image, _ = colour.to_srgb(plates, head.icc)
+        return _Raw(pil.to_pixels(image), (*notes, note) if note else notes)
     divisor = jpeg.reduction(head.width, head.height, target)
-    pixels, complained = jpeg.decode(data, head, divisor, wanted.layout)
-    if complained:  # then it was decoded at full scale
-        notes, divisor = (*notes, "warnings"), 1
+    keep = wanted.keep_damaged
+    pixels, note = jpeg.decode(data, head, divisor, wanted.layout, keep_damaged=keep)
+    if note:  # then it was decoded at full scale
+        notes, divisor = (*notes, note), 1
     return _Raw(pixels, notes, divisor, deferred=what if what.transform is not None else None)
 
 

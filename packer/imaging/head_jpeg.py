@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from packer.errors import ImageError
@@ -80,30 +81,48 @@ def parse(data: bytes) -> Head:
     )
 
 
-def _read_segments(data: bytes) -> tuple[_Found, int]:
-    """Read up to the first scan, as tolerantly as libjpeg: what stands between segments is
-    passed over. Also gives the offset where reading stopped.
+def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """(marker, start, end) of each segment up to the header of the first scan (SOS) or the end of
+    the picture (EOI), that one too, read as tolerantly as by libjpeg: what stands between segments
+    is passed over. The last one may reach beyond a file that was cut.
+
+    Raises:
+        ImageError: undecodable (too many segments).
+        struct.error: The data end within a segment's length.
     """
-    found, position, size = _Found(), 2, len(data)
+    position, size = 2, len(data)
     for _ in range(_MAX_SEGMENTS):
         position = data.find(b"\xff", position) + 1
         if position == 0:
-            return found, size
+            return
         while position < size and data[position] == 0xFF:
             position += 1
         if position == size:
-            return found, size
+            return
         marker = data[position]
+        start = position - 1
         position += 1
         if marker == 0 or marker in _BARE:
             continue
-        if marker in (EOI, SOS):
-            return found, position - 2
-        length: int = struct.unpack_from(">H", data, position)[0]
-        if marker not in _TABLES:
-            _read_segment(found, marker, data[position + 2 : position + length])
-        position += max(length, 2)
+        if marker == EOI:
+            yield marker, start, position
+            return
+        position += max(struct.unpack_from(">H", data, position)[0], 2)
+        yield marker, start, position
+        if marker == SOS:
+            return
     raise ImageError("undecodable", f"JPEG with more than {_MAX_SEGMENTS} segments before a scan")
+
+
+def _read_segments(data: bytes) -> tuple[_Found, int]:
+    """What the segments before the first scan say, and the offset where reading stopped."""
+    found = _Found()
+    for marker, start, end in segments(data):
+        if marker in (EOI, SOS):
+            return found, start
+        if marker not in _TABLES:
+            _read_segment(found, marker, data[start + 4 : end])
+    return found, len(data)
 
 
 def _read_segment(found: _Found, marker: int, body: bytes) -> None:

@@ -33,7 +33,7 @@ from packer.packing.lock import Lock
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
 from packer.packing.state import remove_work_folder
 from packer.transcode import transcode, transcode_pixels
-from packer.types import NO_LABEL, Encoded, Field, Pixels, Sample
+from packer.types import NO_LABEL, Encoded, Field, Pixels, Sample, note_bits
 
 #: Becomes part of array names in the index, of data set names in HDF5, of member names in tar.
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -123,6 +123,7 @@ class PackWriter:
             width=picture.width,
             height=picture.height,
             payloads={"image": picture.payload, **further},
+            notes=note_bits(picture.notes),
         )
         self._keys.add(path)
         self._notes.update(picture.notes)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import numpy as np
+
+from packer.cli._options import Name
+from packer.types import NOTES
 
 _COLUMNS = ("key", "split", "label", "class", "width", "height", "bytes")
 
@@ -12,12 +16,20 @@ _COLUMNS = ("key", "split", "label", "class", "width", "height", "bytes")
 @click.command("ls")
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.option("--split", metavar="NAME", help="Of this split only.")
-def command(pack: Path, split: str | None) -> None:
+@click.option(
+    "--note",
+    "notes",
+    type=Name(NOTES),
+    multiple=True,
+    help="Only pictures with this note, as packer info counts them; can be given several times.",
+)
+def command(pack: Path, split: str | None, notes: tuple[str, ...]) -> None:
     r"""List a pack's samples as tab-separated lines, in the order of the pack.
 
     Columns: key, split, label, class, width, height, bytes. Tabs, newlines and backslashes in
     names are written as \t, \n and \\.
     """
+    from packer.columns import noted_samples
     from packer.manifest import read_manifest
     from packer.reader.pack import Pack
 
@@ -27,8 +39,11 @@ def command(pack: Path, split: str | None) -> None:
     for name in manifest.splits if split is None else [split]:
         opened = Pack(pack, name)
         index = opened.index
-        columns = [index[c].tolist() for c in ("label", "width", "height", f"{image}.size")]
-        for sample, (label, width, height, size) in enumerate(zip(*columns, strict=True)):
+        samples = noted_samples(index, notes) if notes else np.arange(len(index["label"]))
+        columns = [
+            index[c][samples].tolist() for c in ("label", "width", "height", f"{image}.size")
+        ]
+        for sample, label, width, height, size in zip(samples.tolist(), *columns, strict=True):
             shown = _escape(manifest.classes[label]) if label >= 0 else ""
             key = _escape(opened.key(sample))
             click.echo(f"{key}\t{name}\t{label}\t{shown}\t{width}\t{height}\t{size}")

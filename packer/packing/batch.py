@@ -13,7 +13,7 @@ from packer.options import ImageOptions
 from packer.packing.readahead import read_ahead
 from packer.sources import Source
 from packer.transcode import transcode
-from packer.types import Sample, Skip, display_path
+from packer.types import Sample, Skip, display_path, note_bits
 
 #: Slots from which on cutting costs more than the waiting that it saves: 16 pictures take 10 to
 #: 40 ms, handing a task over takes about 0.2 ms.
@@ -98,6 +98,7 @@ def make_batch(task: BatchTask) -> BatchResult:
                     width=picture.width,
                     height=picture.height,
                     payloads={"image": picture.payload},
+                    notes=note_bits(picture.notes),
                 )
             )
     return result

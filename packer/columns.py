@@ -21,6 +21,7 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -162,9 +163,13 @@ def encode_split_index(
     names = list(_CONCATENATED)
     for name in stored_fields(fields):
         names += [f"{name}.offset", f"{name}.size", f"{name}.crc32"]
-    meta = {"kind": "split", "split": split, "shards": [record.name for record in records]}
+    meta: dict[str, Any] = {
+        "kind": "split",
+        "split": split,
+        "shards": [record.name for record in records],
+    }
     noted = [index.meta.get("notes") for index in indexes if "notes" in index]
-    if len(noted) == len(indexes) and all(names == noted[0] for names in noted):
+    if len(noted) == len(indexes) and all(known == noted[0] for known in noted):
         names.append("notes")  # else an earlier packer made some of them
         meta["notes"] = noted[0] if noted else list(NOTES)
     empty = ShardColumns(fields).arrays(_empty_layout(fields))

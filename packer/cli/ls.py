@@ -36,17 +36,16 @@ def command(pack: Path, split: str | None, notes: tuple[str, ...]) -> None:
     manifest = read_manifest(pack)
     image = next(field.name for field in manifest.fields if field.kind == "image")
     click.echo("\t".join(_COLUMNS))
-    for name in manifest.splits if split is None else [split]:
-        opened = Pack(pack, name)
+    for part in manifest.splits if split is None else [split]:
+        opened = Pack(pack, part)
         index = opened.index
         samples = noted_samples(index, notes) if notes else np.arange(len(index["label"]))
-        columns = [
-            index[c][samples].tolist() for c in ("label", "width", "height", f"{image}.size")
-        ]
+        names = ("label", "width", "height", f"{image}.size")
+        columns = [index[name][samples].tolist() for name in names]
         for sample, label, width, height, size in zip(samples.tolist(), *columns, strict=True):
             shown = _escape(manifest.classes[label]) if label >= 0 else ""
             key = _escape(opened.key(sample))
-            click.echo(f"{key}\t{name}\t{label}\t{shown}\t{width}\t{height}\t{size}")
+            click.echo(f"{key}\t{part}\t{label}\t{shown}\t{width}\t{height}\t{size}")
 
 
 def _escape(text: str) -> str:

@@ -157,9 +157,8 @@ def test_transparent_pixels_show_the_background(kind: str, save: Callable[..., b
     data = save(Image.fromarray(rgba), kind, lossless=True)
     assert (decode(data).pixels[:, 16:] == 255).all()
     assert (decode(data).pixels[:, :14] == (255, 0, 0)).all()
-    assert (
-        decode(data, options=ImageOptions(background=(1, 2, 3))).pixels[:, 16:] == (1, 2, 3)
-    ).all()
+    options = ImageOptions(background=(1, 2, 3))
+    assert (decode(data, options=options).pixels[:, 16:] == (1, 2, 3)).all()
     assert decode(data).notes == ("alpha",)
 
 

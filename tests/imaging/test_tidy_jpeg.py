@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,15 +24,15 @@ _KINDS = ("plain", "optimized", "restarts", "progressive", "gray")
 @pytest.fixture(scope="module", params=_KINDS)
 def data(request: pytest.FixtureRequest, draw_photo: Callable[..., Pixels], save: Save) -> bytes:
     """A photo of some 20 kB, whatever its coding."""
-    settings = {
+    coding: dict[str, dict[str, Any]] = {
         "optimized": {"optimize": True},
         "restarts": {"restart_marker_rows": 1},
         "progressive": {"progressive": True},
-    }.get(request.param, {})
+    }
     photo = draw_photo(320, 240, 3)
     if request.param == "gray":
         return bytes(simplejpeg.encode_jpeg(photo[..., :1].copy(), 95, "GRAY", "Gray"))
-    return save(photo, "jpeg", quality=95, **settings)
+    return save(photo, "jpeg", quality=95, **coding.get(request.param, {}))
 
 
 def _before(data: bytes, marker: bytes, stray: bytes) -> bytes:
@@ -120,9 +121,9 @@ def test_damaged_pixels_are_refused_by_name(fault: str, data: bytes) -> None:
     for options in (ImageOptions(), ImageOptions(size=(64, 64))):
         with pytest.raises(ImageError) as caught:
             transcode(file, options)
-        reasons = ("truncated",) if fault.startswith("cut at") else ("damaged",)
+        reasons = {"truncated"} if fault.startswith("cut at") else {"damaged"}
         if fault == "CRLF for LF":
-            reasons += ("undecodable", "truncated")  # its header may be destroyed as well
+            reasons |= {"undecodable", "truncated"}  # its header may be destroyed as well
         assert caught.value.reason in reasons
         assert caught.value.detail
 

@@ -108,9 +108,9 @@ def flatten(image: Image, head: Head, background: RGB) -> tuple[Image, tuple[str
         ImageError: unsupported (pixels of 32 bits, which have no agreed scale).
         ValueError, OSError: What Pillow says of modes it cannot convert.
     """
-    notes = ["16-bit"] if head.bits == 16 else []
+    notes = ["16-bit"] if head.bits > 8 else []
     image = _eight_bits(image, head)
-    alpha = _alpha(image)
+    alpha = _alpha(image, head)
     if alpha is not None:
         image = image.convert("RGBA")
         image = image.convert("RGB")
@@ -129,14 +129,22 @@ def flatten(image: Image, head: Head, background: RGB) -> tuple[Image, tuple[str
     return image, tuple(notes)
 
 
+def inverted(image: Image, head: Head) -> Image:
+    """Gray levels of any depth, of which 0 is white, as 8-bit ones of which 0 is black."""
+    from PIL import ImageOps
+
+    return ImageOps.invert(_eight_bits(image, head).convert("L"))
+
+
 def _eight_bits(image: Image, head: Head) -> Image:
-    """Pixels of 16 bits scaled to 8 (`convert` would clip them); others as they are."""
+    """Pixels of 12 or 16 bits scaled to 8 (`convert` would clip them); others as they are."""
     from PIL import Image as Pillow
 
     # Pillow before 11 opens 16-bit gray PNGs as mode I.
     if image.mode in _SIXTEEN_BITS or (image.mode == "I" and head.kind == "png"):
         values = np.asarray(image).astype(np.int32)
-        scaled = Pillow.fromarray((values >> 8).clip(0, 255).astype(np.uint8))
+        depth = 12 if head.bits == 12 else 16
+        scaled = Pillow.fromarray((values >> depth - 8).clip(0, 255).astype(np.uint8))
         key = image.info.get("transparency")
         if key is not None:
             opaque = np.where(values == key, 0, 255).astype(np.uint8)
@@ -151,13 +159,15 @@ def _eight_bits(image: Image, head: Head) -> Image:
     return image
 
 
-def _alpha(image: Image) -> Image | None:
-    """The opacity of each pixel, or None where all are opaque."""
+def _alpha(image: Image, head: Head) -> Image | None:
+    """The opacity of each pixel, or None where all are opaque. In a BMP of 32 bits the fourth byte
+    is 0 everywhere where a program did not use it.
+    """
     if "transparency" not in image.info and image.mode not in ("LA", "La", "PA", "RGBA", "RGBa"):
         return None
     alpha = image.convert("RGBA").getchannel("A")
-    lowest = alpha.getextrema()[0]
-    return None if lowest == 255 else alpha
+    lowest, highest = alpha.getextrema()
+    return None if lowest == 255 or (head.kind == "bmp" and highest == 0) else alpha
 
 
 def _over(image: Image, alpha: Image, background: RGB) -> Image:

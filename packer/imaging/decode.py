@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from packer.errors import ImageError
-from packer.imaging import colour, head_png, jpeg, opencv, pil
+from packer.imaging import colour, head_png, jpeg, opencv, pil, tiff
 from packer.imaging.colour import RGB, Conversion
 from packer.imaging.head import TRANSPOSED, Head
 from packer.imaging.orient import Box, turn, turn_box
@@ -64,7 +64,6 @@ class _Raw:
     pixels: Array
     notes: tuple[str, ...] = ()
     divisor: int = 1
-    turned: bool = False
     deferred: Conversion | None = None
 
 
@@ -111,7 +110,7 @@ def decode(
         wanted = _Wanted(target, options.background, layout, options.keep_damaged)
         raw = _DECODERS[head.kind](data, head, wanted)
     except ImageError as error:
-        if error.reason == "undecodable" and not head.complete:
+        if error.reason in ("undecodable", "damaged") and not head.complete:
             raise ImageError("truncated", f"{error.detail}; the file was cut") from None
         raise
     height, width = raw.pixels.shape[:2]
@@ -120,7 +119,7 @@ def decode(
     if raw.divisor > 1:
         box = (0.0, 0.0, head.width / raw.divisor, head.height / raw.divisor)
         full = (head.width, head.height)
-    orientation = 1 if raw.turned else head.orientation
+    orientation = head.orientation
     if orientation in TRANSPOSED:
         full = full[::-1]
     notes = raw.notes
@@ -187,13 +186,28 @@ def _may_lack_rows(image: Image) -> bool:
     return not all(row.any() for row in last)
 
 
+def _decode_tiff(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
+    plan = tiff.prepare(data)
+    known = f"TIFF of {plan.colours}"
+    with pil.opened(plan.data, "tiff", known=known, by_libtiff=plan.by_libtiff) as image:
+        if image.mode not in pil.CONVERTIBLE:
+            raise ImageError("unsupported", f"Pillow does not convert {known} to RGB")
+        if plan.inverted:
+            return _flattened(colour.inverted(image, head), head, wanted)
+        return _flattened(image, head, wanted)
+
+
+def _decode_bmp(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
+    # Pillow puts runs at wrong places once a file skips pixels, and takes a cut file for whole;
+    # of other masks than a few OpenCV makes other colours.
+    if head.coding == "rle":
+        return _Raw(opencv.decode_rgb(data))
+    return _decode_by_pillow(data, head, wanted)
+
+
 def _decode_by_pillow(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
-    if head.mode == "float":
-        raise ImageError("unsupported", "pixels of 32 bits have no agreed scale")
     with pil.opened(data, head.kind) as image:
-        # Pillow's TIFF reader turns by itself, and then drops the tag.
-        turned = head.kind == "tiff" and image.getexif().get(0x0112, 1) == 1
-        return replace(_flattened(image, head, wanted), turned=turned)
+        return _flattened(image, head, wanted)
 
 
 def _flattened(image: Image, head: Head, wanted: _Wanted) -> _Raw:
@@ -207,7 +221,7 @@ _DECODERS: Final[dict[str, Callable[[bytes, Head, _Wanted], _Raw]]] = {
     "jpeg": _decode_jpeg,
     "png": _decode_png,
     "webp": _decode_webp,
-    "bmp": _decode_by_pillow,
+    "bmp": _decode_bmp,
     "gif": _decode_by_pillow,
-    "tiff": _decode_by_pillow,
+    "tiff": _decode_tiff,
 }

@@ -9,6 +9,9 @@ from packer.imaging.head import Head
 
 _EXTENSION, _IMAGE, _TRAILER = 0x21, 0x2C, 0x3B
 _GRAPHIC_CONTROL = 0xF9
+# Values of the compression field: runs of 8-bit and of 4-bit colour numbers; none and masks.
+_RUNS = (1, 2)
+_PLAIN = (0, 3)
 _BMP_BITS = (1, 2, 4, 8, 16, 24, 32)
 
 
@@ -24,19 +27,23 @@ def parse_bmp(data: bytes) -> Head:
         width, height, _, bits = struct.unpack_from("<HHHH", data, 18)
     else:
         width, height, _, bits = struct.unpack_from("<iiHH", data, 18)
+    compression: int = struct.unpack_from("<I", data, 30)[0] if header_size >= 40 else 0
+    if width > 0 and height != 0 and compression not in (*_RUNS, *_PLAIN):
+        raise ImageError("unsupported", f"BMP of compression {compression}")
     if width <= 0 or height == 0 or bits not in _BMP_BITS:
         raise ImageError("undecodable", f"BMP of {width} x {height} pixels of {bits} bits")
-    compression: int = struct.unpack_from("<I", data, 30)[0] if header_size >= 40 else 0
     start: int = struct.unpack_from("<I", data, 10)[0]
     row = (width * bits + 31) // 32 * 4
-    plain = compression in (0, 3)
+    image_size: int = struct.unpack_from("<I", data, 34)[0] if header_size >= 40 else 0
+    size = image_size if compression in _RUNS else row * abs(height)
     return Head(
         kind="bmp",
         width=width,
         height=abs(height),
         mode="palette" if bits <= 8 else "rgb",
         alpha=bits == 32,
-        complete=not plain or start + row * abs(height) <= len(data),
+        complete=start + size <= len(data),
+        coding="rle" if compression in _RUNS else "",
     )
 
 

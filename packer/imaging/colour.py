@@ -23,6 +23,7 @@ WHITE: Final[RGB] = (255, 255, 255)
 _SRGB_TOLERANCE = 2
 # Colour space of a profile (ICC.1 7.2.6, bytes 16..19) → Pillow's mode of pixels that it describes.
 _PROFILE_MODES = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}
+_GRAY = ("1", "L", "LA", "La")
 _SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
 
 
@@ -112,11 +113,13 @@ def flatten(image: Image, head: Head, background: RGB) -> tuple[Image, tuple[str
     image = _eight_bits(image, head)
     alpha = _alpha(image, head)
     if alpha is not None:
+        # Gray levels stay such until a profile of gray has been applied.
+        gray = image.mode in _GRAY
         image = image.convert("RGBA")
-        image = image.convert("RGB")
+        image = image.getchannel("R") if gray else image.convert("RGB")
     elif image.mode == "CMYK":
         notes.append("cmyk")
-    elif image.mode in ("1", "L"):
+    elif image.mode in _GRAY:
         notes.append("gray")
         image = image.convert("L")
     else:

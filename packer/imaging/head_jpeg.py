@@ -49,7 +49,7 @@ class _Found:
     jfif: bool = False
     adobe: int = -1
     exif: bytes | None = None
-    icc: list[tuple[int, bytes]] = field(default_factory=list)
+    icc: list[tuple[int, int, bytes]] = field(default_factory=list)  # number, count, part
 
 
 def parse(data: bytes) -> Head:
@@ -74,7 +74,7 @@ def parse(data: bytes) -> Head:
         orientation=exif_orientation(found.exif) if found.exif else 1,
         mode=_mode(found),
         bits=found.bits,
-        icc=b"".join(part for _, part in sorted(found.icc)),
+        icc=_profile(found.icc),
         complete=complete,
         coding=found.coding,
         subsampling=_subsampling(found),
@@ -138,9 +138,20 @@ def _read_segment(found: _Found, marker: int, body: bytes) -> None:
     elif marker == 0xE1 and body.startswith(b"Exif\x00\x00") and found.exif is None:
         found.exif = body
     elif marker == 0xE2 and body.startswith(b"ICC_PROFILE\x00") and len(body) > 14:
-        found.icc.append((body[12], body[14:]))
+        found.icc.append((body[12], body[13], body[14:]))
     elif marker == 0xEE and body.startswith(b"Adobe") and len(body) >= 12:
         found.adobe = body[11]
+
+
+def _profile(parts: list[tuple[int, int, bytes]]) -> bytes:
+    """The profile whose parts these are (ICC.1 annex B.4: numbered from 1, each with their count).
+    If one is missing or there twice, what is left is no profile, and is reported as such.
+    """
+    numbers = sorted(number for number, _, _ in parts)
+    counts = {count for _, count, _ in parts}
+    if parts and (numbers != list(range(1, len(parts) + 1)) or counts != {len(parts)}):
+        return b"\x00"
+    return b"".join(part for _, _, part in sorted(parts))
 
 
 def _mode(found: _Found) -> str:

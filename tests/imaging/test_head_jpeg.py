@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+import struct
 from collections.abc import Callable
 
 import numpy as np
@@ -9,6 +11,8 @@ from PIL import Image
 
 from packer.errors import ImageError
 from packer.imaging.head_jpeg import parse
+from packer.options import ImageOptions
+from packer.transcode import transcode
 from packer.types import Pixels
 
 
@@ -44,6 +48,40 @@ def test_a_profile_in_several_segments_is_joined_in_their_order(
     data = save(photo, "jpeg", icc_profile=profile)
     assert data.count(b"ICC_PROFILE\0") == 3
     assert parse(data).icc == profile
+
+
+def _with_parts(data: bytes, parts: list[tuple[int, int, bytes]]) -> bytes:
+    """A JPEG with parts of a profile: number, count, bytes."""
+    segments = [
+        b"\xff\xe2"
+        + struct.pack(">H", 16 + len(part))
+        + b"ICC_PROFILE\0"
+        + bytes([number, count])
+        + part
+        for number, count, part in parts
+    ]
+    return data[:2] + b"".join(segments) + data[2:]
+
+
+def test_parts_of_a_profile_are_joined_by_their_numbers(
+    photo: Pixels, save: Callable[..., bytes]
+) -> None:
+    """Whatever their order in the file; one that is missing or there twice leaves no profile."""
+    data = save(photo, "jpeg")
+    whole = [(1, 3, b"one "), (2, 3, b"two "), (3, 3, b"three")]
+    for order in itertools.permutations(whole):
+        assert parse(_with_parts(data, list(order))).icc == b"one two three"
+    for parts in (
+        *([part for part in whole if part != missing] for missing in whole),
+        [*whole, whole[1]],
+        [whole[0], whole[0], whole[2]],
+        [(0, 3, b"one "), (1, 3, b"two "), (2, 3, b"three")],
+        [(1, 3, b"one "), (2, 3, b"two "), (3, 2, b"three")],
+        [(1, 0, b"one")],
+    ):
+        broken = _with_parts(data, parts)
+        assert transcode(broken, ImageOptions()).notes == ("icc-ignored", "kept")
+        assert transcode(broken, ImageOptions(size=(40, 40))).notes[0] == "icc-ignored"
 
 
 def test_completeness_is_an_end_marker_behind_the_first_scan(

@@ -6,6 +6,7 @@ import numpy as np
 
 from packer.codecs import Codec, load_codec
 from packer.errors import ImageError
+from packer.imaging import memory
 from packer.imaging.colour import conversion
 from packer.imaging.decode import decode
 from packer.imaging.head import Head
@@ -29,8 +30,21 @@ def transcode(data: bytes, options: ImageOptions, extension: str = "") -> Encode
 
     Raises:
         ImageError: The picture cannot be stored; `reason` and `detail` go to the ledger.
+        MemoryError: There is not enough. No ledger has it, as the same file would be stored on
+            another machine.
     """
     head = probe(data)
+    pixels = head.width * head.height
+    with memory.place_for(pixels):
+        try:
+            return _transcode(data, head, options, extension)
+        except ImageError as error:
+            if error.reason != "unsupported" and not memory.has_room(pixels):
+                raise MemoryError(error.message) from error
+            raise
+
+
+def _transcode(data: bytes, head: Head, options: ImageOptions, extension: str) -> Encoded:
     codec = load_codec(options.codec)
     plan = _plan(head.upright_size, codec, options)
     notes = _name_note(head, extension)

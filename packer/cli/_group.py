@@ -101,11 +101,18 @@ def _outcome(arguments: list[str], running: Running) -> tuple[int, PackerError |
         # Not an error, and nothing to say (`packer ls PACK | head`).
         _silence(sys.stdout)
         return EXIT_BROKEN_PIPE, None
-    except OSError as error:  # that no library code expected: stdout or stderr cannot be written
-        _silence(sys.stdout)
-        where = f"{error.filename}: " if error.filename else ""
-        return PackerError.exit_code, PackerError(f"{where}{error.strerror or error}")
+    except (OSError, MemoryError) as error:
+        return PackerError.exit_code, _unexpected(error)
     return 0, None
+
+
+def _unexpected(error: OSError | MemoryError) -> PackerError:
+    """What no library code expected: memory ended, stdout or stderr cannot be written."""
+    if isinstance(error, MemoryError):
+        return PackerError("not enough memory", "try fewer --jobs")
+    _silence(sys.stdout)
+    where = f"{error.filename}: " if error.filename else ""
+    return PackerError(f"{where}{error.strerror or error}")
 
 
 def _wrong_usage(error: click.ClickException, running: Running) -> tuple[int, PackerError | None]:

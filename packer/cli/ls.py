@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import numpy as np
 
 from packer.cli._options import Name
 from packer.types import NOTES
@@ -29,6 +28,8 @@ def command(pack: Path, split: str | None, notes: tuple[str, ...]) -> None:
     Columns: key, split, label, class, width, height, bytes. Tabs, newlines and backslashes in
     names are written as \t, \n and \\.
     """
+    import numpy as np
+
     from packer.columns import noted_samples
     from packer.manifest import read_manifest
     from packer.reader.pack import Pack

@@ -11,11 +11,10 @@ from packer.codecs._size import require_size
 from packer.errors import ImageError
 from packer.imaging import jpeg as jpeg_decoder
 from packer.imaging.head import Head
-from packer.imaging.head_jpeg import EOI
+from packer.imaging.head_jpeg import EOI, MARKER
 from packer.imaging.pieces import Piece, is_native, make_pieces
 from packer.imaging.probe import probe
 from packer.imaging.region import Region, decode_jpeg
-from packer.imaging.tidy_jpeg import MARKER
 from packer.options import ImageOptions
 from packer.types import Array, Pixels
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from packer.errors import ImageError
 from packer.imaging.head import Head
+from packer.types import Pixels
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,6 +24,8 @@ WHITE: Final[RGB] = (255, 255, 255)
 _SRGB_TOLERANCE = 2
 # Colour space of a profile (ICC.1 7.2.6, bytes 16..19) → Pillow's mode of pixels that it describes.
 _PROFILE_MODES = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}
+# Pixels of a band of a large picture.
+_BAND = 1 << 24
 _GRAY = ("1", "L", "LA", "La")
 _SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
 
@@ -98,8 +101,13 @@ def to_srgb(image: Image, profile: bytes) -> tuple[Image, str]:
 def apply(image: Image, what: Conversion) -> Image:
     """A picture of mode L, RGB or CMYK → RGB in sRGB, by a conversion that was looked up before."""
     if what.transform is None:
-        return image.convert("RGB")
-    return _transformed(image.convert(what.mode), what.transform)
+        return _converted(image, "RGB")
+    return _transformed(_converted(image, what.mode), what.transform)
+
+
+def _converted(image: Image, mode: str) -> Image:
+    """As `convert`, which copies also what has the mode already: 4 bytes a pixel."""
+    return image if image.mode == mode else image.convert(mode)
 
 
 def flatten(image: Image, head: Head, background: RGB) -> tuple[Image, tuple[str, ...]]:
@@ -115,21 +123,43 @@ def flatten(image: Image, head: Head, background: RGB) -> tuple[Image, tuple[str
     if alpha is not None:
         # Gray levels stay such until a profile of gray has been applied.
         gray = image.mode in _GRAY
-        image = image.convert("RGBA")
+        image = _converted(image, "RGBA")
         image = image.getchannel("R") if gray else image.convert("RGB")
     elif image.mode == "CMYK":
         notes.append("cmyk")
     elif image.mode in _GRAY:
         notes.append("gray")
-        image = image.convert("L")
+        image = _converted(image, "L")
     else:
-        image = image.convert("RGB")
+        image = _converted(image, "RGB")
     image, note = to_srgb(image, head.icc)
     notes += [note] if note else []
     if alpha is not None:
         notes.append("alpha")
         image = _over(image, alpha, background)
     return image, tuple(notes)
+
+
+def flattened(image: Image, head: Head, background: RGB) -> tuple[Pixels, tuple[str, ...]]:
+    """As `flatten`, as pixels; a large picture in bands of rows, so that no step on the way holds
+    all of it.
+    """
+    width, height = image.size
+    rows = max(1, _BAND // width)
+    # A BMP's opacity is judged as a whole.
+    if rows >= height or head.kind == "bmp":
+        flat, notes = flatten(image, head, background)
+        return np.asarray(flat), notes
+    pixels = np.empty((height, width, 3), np.uint8)
+    found: dict[str, None] = {}  # in order of their first appearance
+    for top in range(0, height, rows):
+        band = image.crop((0, top, width, min(top + rows, height)))
+        flat, notes = flatten(band, head, background)
+        pixels[top : top + rows] = np.asarray(flat)
+        found |= dict.fromkeys(notes)
+    if "alpha" in found:
+        found.pop("gray", None)  # it is noted where all is opaque
+    return pixels, tuple(found)
 
 
 def inverted(image: Image, head: Head) -> Image:
@@ -168,7 +198,7 @@ def _alpha(image: Image, head: Head) -> Image | None:
     """
     if "transparency" not in image.info and image.mode not in ("LA", "La", "PA", "RGBA", "RGBa"):
         return None
-    alpha = image.convert("RGBA").getchannel("A")
+    alpha = _converted(image, "RGBA").getchannel("A")
     lowest, highest = alpha.getextrema()
     return None if lowest == 255 or (head.kind == "bmp" and highest == 0) else alpha
 

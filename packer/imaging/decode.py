@@ -213,8 +213,7 @@ def _decode_by_pillow(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
 def _flattened(image: Image, head: Head, wanted: _Wanted) -> _Raw:
     """What Pillow decoded, as RGB in sRGB."""
     require_pixel_count(*image.size)
-    flat, notes = colour.flatten(image, head, wanted.background)
-    return _Raw(pil.to_pixels(flat), notes)
+    return _Raw(*colour.flattened(image, head, wanted.background))
 
 
 _DECODERS: Final[dict[str, Callable[[bytes, Head, _Wanted], _Raw]]] = {

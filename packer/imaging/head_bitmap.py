@@ -12,6 +12,12 @@ _GRAPHIC_CONTROL = 0xF9
 # Values of the compression field: runs of 8-bit and of 4-bit colour numbers; none and masks.
 _RUNS = (1, 2)
 _PLAIN = (0, 3)
+# Pixels of a GIF's screen, which may be so much larger than its first frame, or of any size up to
+# that of a large photo.
+_SMALL_SCREEN = 1 << 24
+_SCREEN_PER_FRAME = 16
+# An entry of its table of 4096 has at most so many pixels, and takes more than a byte.
+_PIXELS_PER_BYTE = 4096
 _BMP_BITS = (1, 2, 4, 8, 16, 24, 32)
 
 
@@ -65,6 +71,7 @@ def parse_gif(data: bytes) -> Head:
             left, top, wide, high, flags = struct.unpack_from("<HHHHB", data, position + 1)
             frames += 1
             if frames == 1:
+                _require_fitting(width * height, wide * high, len(data))
                 width, height = max(width, left + wide), max(height, top + high)
                 position = _skip_blocks(data, position + 11 + _table_size(flags))
         else:
@@ -80,6 +87,22 @@ def parse_gif(data: bytes) -> Head:
         animated=frames > 1,
         complete=position < len(data),
     )
+
+
+def _require_fitting(screen: int, frame: int, size: int) -> None:
+    """Refuse a GIF that takes memory for nothing: 44 bytes can ask for half a GiB.
+
+    Args:
+        screen: Its pixels.
+        frame: Pixels of the first frame.
+        size: Bytes of the file.
+    """
+    if frame > _PIXELS_PER_BYTE * size:
+        raise ImageError("truncated", f"GIF of {size:,} bytes cannot hold {frame:,} pixels")
+    if screen > _SMALL_SCREEN and screen > _SCREEN_PER_FRAME * frame:
+        raise ImageError(
+            "too-large", f"GIF whose screen of {screen:,} pixels has a first frame of {frame:,}"
+        )
 
 
 def _table_size(flags: int) -> int:

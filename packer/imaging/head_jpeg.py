@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from packer.errors import ImageError
 from packer.imaging.head import Head
 from packer.imaging.head_tiff import exif_orientation
 
 EOI, SOS = 0xD9, 0xDA
+#: A marker within entropy-coded data: not a stuffed zero, restart marker or fill byte.
+MARKER: Final = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
+#: Scans of a picture, each of which goes through all of it: libjpeg writes 10, mozjpeg's search
+#: for the smallest file tries 64. Fuzzers of libjpeg-turbo stop at 500; 200 over a picture of 60
+#: megapixels take a minute.
+MAX_SCANS: Final = 100
 # Markers without a length: TEM, RST0..7, SOI.
 _BARE = frozenset((0x01, *range(0xD0, 0xD9)))
 # Quantisation and Huffman tables, of which the head says nothing: most of a file's segments.
@@ -67,6 +75,7 @@ def parse(data: bytes) -> Head:
         raise ImageError("truncated", "JPEG that ends before its frame header")
     if not (found.width and found.height and found.components):
         raise ImageError("undecodable", f"JPEG of {found.width} x {found.height} pixels")
+    _require_few_scans(data, scan, found)
     return Head(
         kind="jpeg",
         width=found.width,
@@ -141,6 +150,26 @@ def _read_segment(found: _Found, marker: int, body: bytes) -> None:
         found.icc.append((body[12], body[13], body[14:]))
     elif marker == 0xEE and body.startswith(b"Adobe") and len(body) >= 12:
         found.adobe = body[11]
+
+
+def _require_few_scans(data: bytes, scan: int, found: _Found) -> None:
+    several = found.coding in ("progressive", "arithmetic")
+    if not several:  # a sequential file has several if its first has not all components
+        several = scan + 4 < len(data) and data[scan + 4] < len(found.components)
+    if several and data.count(b"\xff\xda", scan) > MAX_SCANS:
+        count = sum(marker == SOS for marker in _later_markers(data, scan))
+        if count > MAX_SCANS:
+            raise ImageError("too-large", f"JPEG of {count} scans, more than {MAX_SCANS}")
+
+
+def _later_markers(data: bytes, position: int) -> Iterator[int]:
+    """Markers from the first scan to the end of the picture; restarts are none."""
+    while found := MARKER.search(data, position):
+        marker = data[found.start() + 1]
+        if marker == EOI:
+            return
+        yield marker
+        position = found.end() + int.from_bytes(data[found.end() : found.end() + 2], "big")
 
 
 def _profile(parts: list[tuple[int, int, bytes]]) -> bytes:

@@ -12,10 +12,7 @@ import re
 from typing import Final
 
 from packer.imaging.head import Head
-from packer.imaging.head_jpeg import EOI, SOS, segments
-
-#: A marker within entropy-coded data: not a stuffed zero, restart marker or fill byte.
-MARKER: Final = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
+from packer.imaging.head_jpeg import EOI, MARKER, SOS, segments
 
 _SOI: Final = b"\xff\xd8"
 _END: Final = b"\xff\xd9"

@@ -71,13 +71,14 @@ def make_batch(task: BatchTask) -> BatchResult:
     """Read, decode, resize and encode one batch.
 
     Raises:
-        PackerError: A picture cannot be stored, and `task.fail` is set; the message names it.
+        PackerError: A picture cannot be stored, and `task.fail` is set; memory ended. The message
+            names the picture.
     """
     result = BatchResult(ends=task.ends)
     with closing(read_ahead(task.source, [slot.path for slot in task.slots])) as files:
         for slot, data in zip(task.slots, files, strict=True):
             try:
-                if isinstance(data, ImageError):
+                if isinstance(data, Exception):
                     raise data
                 result.read += len(data)
                 picture = transcode(
@@ -88,6 +89,11 @@ def make_batch(task: BatchTask) -> BatchResult:
                     raise PackerError(f"{display_path(slot.path)}: {error.message}") from error
                 result.skips.append(Skip(slot.number, slot.path, error.reason, error.detail))
                 continue
+            except MemoryError as error:
+                raise PackerError(
+                    f"{display_path(slot.path)}: not enough memory to convert it",
+                    "run the same command again with fewer --jobs, or where there is more memory",
+                ) from error
             for note in picture.notes:
                 result.notes[note] += 1
             result.samples.append(

@@ -10,7 +10,7 @@ import simplejpeg
 from PIL import Image
 
 from packer.errors import ImageError
-from packer.imaging.head_jpeg import parse
+from packer.imaging.head_jpeg import MAX_SCANS, parse
 from packer.options import ImageOptions
 from packer.transcode import transcode
 from packer.types import Pixels
@@ -110,3 +110,30 @@ def test_headers_without_a_picture(data: bytes, reason: str) -> None:
     with pytest.raises(ImageError) as caught:
         parse(data)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("count", [80, 300])
+def test_scans_without_end_are_refused_by_name(
+    count: int, photo: Pixels, save: Callable[..., bytes]
+) -> None:
+    """Each goes through the whole picture, whatever little it adds."""
+    data = save(photo, "jpeg", progressive=True)
+    scan = data.rfind(b"\xff\xda")
+    many = data[:scan] + data[scan:-2] * count + b"\xff\xd9"
+    if count < MAX_SCANS:
+        assert parse(many).coding == "progressive"
+        return
+    with pytest.raises(ImageError, match=r"too-large: JPEG of 3\d\d scans, more than 100"):
+        parse(many)
+    # Those of another picture behind it do not count.
+    assert parse(data + many).coding == "progressive"
+
+
+def test_scans_of_a_sequential_file_are_counted_where_it_has_several(
+    photo: Pixels, save: Callable[..., bytes]
+) -> None:
+    data = save(photo, "jpeg")
+    scan = data.rfind(b"\xff\xda")
+    single = b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00" + bytes(5)
+    with pytest.raises(ImageError, match="too-large: JPEG of 200 scans"):
+        parse(data[:scan] + single * 200 + b"\xff\xd9")

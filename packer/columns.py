@@ -27,7 +27,8 @@ import numpy as np
 
 from packer.errors import DamageError, UsageError
 from packer.index import EXTENSION, IndexFile, encode_index
-from packer.types import NOTES, Array, Field, Sample, ShardLayout
+from packer.notes import NOTES
+from packer.types import Array, Field, Sample, ShardLayout
 
 #: A shard's fingerprint is the CRC-32 of its first and of its last bytes, this many of each.
 #: 8 KiB hold LMDB's two meta pages, which change when a file is compacted.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pickle import PickleBuffer
 from typing import Any, Literal, SupportsIndex, TypeAlias
@@ -18,22 +18,6 @@ Array: TypeAlias = NDArray[Any]
 Payload: TypeAlias = bytes | memoryview
 
 NO_LABEL = -1
-#: What can be noted of a picture, see `Encoded`; an index has bit n for the n-th of them. New ones
-#: go to the end.
-NOTES = (
-    "kept",
-    "turned",
-    "gray",
-    "cmyk",
-    "alpha",
-    "16-bit",
-    "icc",
-    "icc-ignored",
-    "animation",
-    "warnings",
-    "damaged",
-    "extension",
-)
 ABSENT = -1
 
 
@@ -70,7 +54,7 @@ class Sample:
         width: Of the stored picture, in pixels.
         height: Of the stored picture, in pixels.
         payloads: Bytes by field name; a field that is not here is absent in this sample.
-        notes: See `note_bits`.
+        notes: See `packer.notes.note_bits`.
     """
 
     slot: int
@@ -159,11 +143,6 @@ class Listing:
     ignored: Mapping[str, int] = field(default_factory=dict)
     ignored_examples: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
     inodes: Array | None = None
-
-
-def note_bits(notes: Iterable[str]) -> int:
-    """Names from `NOTES` as one number."""
-    return sum(1 << NOTES.index(note) for note in set(notes))
 
 
 def display_path(path: bytes) -> str:

@@ -25,6 +25,7 @@ from packer.errors import ImageError, PackerError, UsageError, suggestion
 from packer.fsio import make_folder, remove_if_there
 from packer.imaging import libraries
 from packer.manifest import Manifest
+from packer.notes import note_bits
 from packer.options import ConvertOptions
 from packer.packing.agreement import image_fields
 from packer.packing.finish import FinishedSplit, count, finish_pack, finish_split
@@ -33,7 +34,7 @@ from packer.packing.lock import Lock
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
 from packer.packing.state import remove_work_folder
 from packer.transcode import transcode, transcode_pixels
-from packer.types import NO_LABEL, Encoded, Field, Pixels, Sample, note_bits
+from packer.types import NO_LABEL, Encoded, Field, Pixels, Sample
 
 #: Becomes part of array names in the index, of data set names in HDF5, of member names in tar.
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -24,7 +24,8 @@ from packer.columns import (
 )
 from packer.errors import DamageError, UsageError
 from packer.index import IndexFile
-from packer.types import NOTES, Array, Field, Sample, ShardLayout, note_bits
+from packer.notes import note_bits
+from packer.types import Array, Field, Sample, ShardLayout
 
 FIELDS = (
     Field("image", "image", "jpg", "jpeg"),
@@ -256,9 +257,3 @@ def test_an_index_without_notes_is_read_and_says_so(tmp_path: Path) -> None:
     assert index["slot"].tolist() == [0, 3, 0, 3]
     with pytest.raises(UsageError, match="an earlier packer"):
         noted_samples(index, ["gray"])
-
-
-def test_every_note_has_a_bit() -> None:
-    assert note_bits(NOTES) == (1 << len(NOTES)) - 1 < 1 << 32
-    assert [note_bits([name]) for name in NOTES] == [1 << n for n in range(len(NOTES))]
-    assert note_bits(["gray", "gray"]) == note_bits(["gray"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from packer.cli._options import Name
-from packer.types import NOTES
+from packer.notes import NOTES
 
 _COLUMNS = ("key", "split", "label", "class", "width", "height", "bytes")
 

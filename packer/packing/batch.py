@@ -9,11 +9,12 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from packer.errors import ImageError, PackerError
+from packer.notes import note_bits
 from packer.options import ImageOptions
 from packer.packing.readahead import read_ahead
 from packer.sources import Source
 from packer.transcode import transcode
-from packer.types import Sample, Skip, display_path, note_bits
+from packer.types import Sample, Skip, display_path
 
 #: Slots from which on cutting costs more than the waiting that it saves: 16 pictures take 10 to
 #: 40 ms, handing a task over takes about 0.2 ms.

@@ -168,6 +168,18 @@ def _decode_webp(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
     return _Raw(pil.to_pixels(image), notes)
 
 
+def _decode_avif(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
+    from PIL import Image
+
+    opencv.require_avif()
+    found = opencv.decode_unchanged(data)
+    notes: tuple[str, ...] = ()
+    if found.dtype == np.uint16:
+        found, notes = (found >> max(0, head.bits - 8)).clip(0, 255).astype(np.uint8), ("16-bit",)
+    image, more = colour.flatten(Image.fromarray(found), replace(head, bits=8), wanted.background)
+    return _Raw(pil.to_pixels(image), notes + more)
+
+
 def _decode_png(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
     # Broken text, or text that inflates without end, must not cost the picture.
     data = head_png.only(data, _PNG_PIXELS)
@@ -223,4 +235,5 @@ _DECODERS: Final[dict[str, Callable[[bytes, Head, _Wanted], _Raw]]] = {
     "bmp": _decode_bmp,
     "gif": _decode_by_pillow,
     "tiff": _decode_tiff,
+    "avif": _decode_avif,
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from packer.errors import ImageError
-from packer.imaging import head_bitmap, head_jpeg, head_png, head_tiff, head_webp
+from packer.imaging import head_avif, head_bitmap, head_jpeg, head_png, head_tiff, head_webp
 from packer.imaging.head import Head
 from packer.imaging.sniff import require_kind
 
@@ -26,6 +26,7 @@ _PARSERS: Final[dict[str, Callable[[bytes], Head]]] = {
     "bmp": head_bitmap.parse_bmp,
     "gif": head_bitmap.parse_gif,
     "tiff": head_tiff.parse,
+    "avif": head_avif.parse,
 }
 
 

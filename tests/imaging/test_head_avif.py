@@ -138,5 +138,5 @@ def test_hostile_boxes_give_a_head_or_an_image_error(data: bytes) -> None:
 
 def test_without_libavif_the_way_out_is_named(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencv, "_reads_avif", lambda: False)
-    with pytest.raises(ImageError, match="unsupported: AVIF, which OpenCV .*avifdec"):
+    with pytest.raises(ImageError, match=r"unsupported: AVIF, which OpenCV .*avifdec"):
         decode(data)

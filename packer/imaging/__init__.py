@@ -7,7 +7,7 @@
     libraries  what is installed, what it decides, how to repair it
 
 Which library decodes what is fixed here, never chosen by timing: JPEG by simplejpeg; WebP, AVIF and
-BMPs with runs by OpenCV (every wheel of it carries libwebp); PNG, GIF, TIFF and other BMPs by Pillow.
+BMPs with runs by OpenCV (every wheel of it carries libwebp); PNG, GIF, TIFF, other BMPs by Pillow.
 Pillow also decodes JPEGs of unusual subsampling, which simplejpeg refuses, and resizes everything.
 docs/pictures.md says what is read and what is refused.
 

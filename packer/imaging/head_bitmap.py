@@ -98,7 +98,7 @@ def _require_fitting(screen: int, frame: int, size: int) -> None:
         size: Bytes of the file.
     """
     if frame > _PIXELS_PER_BYTE * size:
-        raise ImageError("truncated", f"GIF of {size:,} bytes cannot hold {frame:,} pixels")
+        raise ImageError("too-large", f"GIF of {size:,} bytes cannot hold {frame:,} pixels")
     if screen > _SMALL_SCREEN and screen > _SCREEN_PER_FRAME * frame:
         raise ImageError(
             "too-large", f"GIF whose screen of {screen:,} pixels has a first frame of {frame:,}"

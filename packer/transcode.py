@@ -8,7 +8,7 @@ from packer.codecs import Codec, load_codec
 from packer.errors import ImageError
 from packer.imaging import memory
 from packer.imaging.colour import conversion
-from packer.imaging.decode import decode
+from packer.imaging.decode import decode, reduction
 from packer.imaging.head import Head
 from packer.imaging.probe import probe, require_pixel_count
 from packer.imaging.resize import Geometry, geometry, resize
@@ -34,19 +34,30 @@ def transcode(data: bytes, options: ImageOptions, extension: str = "") -> Encode
             another machine.
     """
     head = probe(data)
-    pixels = head.width * head.height
-    with memory.place_for(pixels):
+    codec = load_codec(options.codec)
+    plan = _plan(head.upright_size, codec, options)
+    # A filter that picks single pixels must find those of the full picture.
+    exact = options.exact_decode or options.filter == "nearest" or options.size is None
+    target = None if exact else plan.scaled
+    needed = memory.needed(head, reduction(head, target))
+    with memory.place_for(needed):
         try:
-            return _transcode(data, head, options, extension)
+            return _transcode(data, head, plan, options, target, extension)
         except ImageError as error:
-            if error.reason != "unsupported" and not memory.has_room(pixels):
+            if error.reason != "unsupported" and not memory.has_room(needed):
                 raise MemoryError(error.message) from error
             raise
 
 
-def _transcode(data: bytes, head: Head, options: ImageOptions, extension: str) -> Encoded:
+def _transcode(
+    data: bytes,
+    head: Head,
+    plan: Geometry,
+    options: ImageOptions,
+    target: tuple[int, int] | None,
+    extension: str,
+) -> Encoded:
     codec = load_codec(options.codec)
-    plan = _plan(head.upright_size, codec, options)
     notes = _name_note(head, extension)
     profile = conversion(head.icc, "L" if head.mode == "gray" else "RGB")
     if profile.transform is None and _needs_no_change(head, plan, codec, options):
@@ -55,12 +66,10 @@ def _transcode(data: bytes, head: Head, options: ImageOptions, extension: str) -
             notes += (profile.note,) if profile.note else ()
             notes += ("gray",) if head.mode == "gray" else ()
             return Encoded(payload, *plan.size, (*notes, "kept"))
-    # A filter that picks single pixels must find those of the full picture.
-    exact = options.exact_decode or options.filter == "nearest" or options.size is None
     picture = decode(
         data,
         head=head,
-        target=None if exact else plan.scaled,
+        target=target,
         options=options,
         defer_colour=True,
         four_bytes=codec.FOUR_BYTES,

@@ -136,10 +136,18 @@ def decode(
     return picture if defer_colour else picture.in_srgb()
 
 
-def _decode_jpeg(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
-    target = wanted.target
+def reduction(head: Head, target: tuple[int, int] | None) -> int:
+    """By what the sides of a picture are divided while it is decoded for such a target; see
+    `decode`.
+    """
+    if head.kind != "jpeg":
+        return 1
     if target is not None and head.orientation in TRANSPOSED:
         target = target[::-1]
+    return jpeg.reduction(head.width, head.height, target)
+
+
+def _decode_jpeg(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
     notes: tuple[str, ...] = (head.mode,) if head.mode in ("gray", "cmyk") else ()
     mode = {"gray": "L", "cmyk": "CMYK"}.get(head.mode, "RGB")
     what = colour.conversion(head.icc, mode)
@@ -148,7 +156,7 @@ def _decode_jpeg(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
         plates, note = jpeg.cmyk_image(data, head, keep_damaged=wanted.keep_damaged)
         image, _ = colour.to_srgb(plates, head.icc)
         return _Raw(pil.to_pixels(image), (*notes, note) if note else notes)
-    divisor = jpeg.reduction(head.width, head.height, target)
+    divisor = reduction(head, wanted.target)
     keep = wanted.keep_damaged
     pixels, note = jpeg.decode(data, head, divisor, wanted.layout, keep_damaged=keep)
     if note:  # then it was decoded at full scale

@@ -14,13 +14,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
+from packer.imaging.head import Head
 from packer.imaging.probe import PIXEL_LIMIT
 
-#: Most bytes that converting takes for each pixel: 4 of Pillow's or 4 of simplejpeg's pixels, 3 of
-#: ours, and 6 of a progressive JPEG's coefficients, not all at the same time.
-BYTES_PER_PIXEL: Final = 12
-#: Pixels from which on a picture is large: below it one takes less than 400 MB.
-LARGE: Final = 1 << 25
+#: Bytes that converting takes for each pixel: 4 of Pillow's or simplejpeg's pixels, and 3 of ours
+#: or 4 of a resized picture's …
+_PLAIN: Final = 8
+#: … and 2 for each coefficient of a progressive JPEG.
+_COEFFICIENTS: Final = 6
+#: Bytes from which on a picture is large: what 33 megapixels take.
+LARGE: Final = 1 << 28
 
 _CGROUP: Final = Path("/sys/fs/cgroup")
 _SELF: Final = Path("/proc/self/cgroup")
@@ -35,34 +38,46 @@ def take_turns(turns: AbstractContextManager[Any] | None) -> None:
     _turns = turns
 
 
+def needed(head: Head, divisor: int) -> int:
+    """Bytes that converting a picture may take.
+
+    Args:
+        head: Its head.
+        divisor: By what its sides are divided while it is decoded.
+    """
+    pixels = head.width * head.height
+    coefficients = pixels * _COEFFICIENTS if head.coding == "progressive" else 0
+    return coefficients + pixels * _PLAIN // divisor**2
+
+
 def at_once(workers: int) -> int:
     """How many of the largest pictures there is memory for: at least one, at most `workers`."""
-    return max(1, min(workers, available() // (PIXEL_LIMIT * BYTES_PER_PIXEL)))
+    return max(1, min(workers, available() // (PIXEL_LIMIT * (_PLAIN + _COEFFICIENTS))))
 
 
 @contextlib.contextmanager
-def _one_of_few(pixels: int) -> Iterator[None]:
+def _one_of_few(size: int) -> Iterator[None]:
     with _turns or contextlib.nullcontext():
-        if pixels * BYTES_PER_PIXEL > available():
-            raise MemoryError(f"{pixels * BYTES_PER_PIXEL:,} bytes for {pixels:,} pixels")
+        if size > available():
+            raise MemoryError(f"{size:,} bytes")
         yield
 
 
-def place_for(pixels: int) -> AbstractContextManager[None]:
-    """A context in which a picture of so many pixels is converted.
+def place_for(size: int) -> AbstractContextManager[None]:
+    """A context in which a picture that takes so many bytes is converted.
 
     Raises:
-        MemoryError: On entering: there is less memory than it may take.
+        MemoryError: On entering: there is less memory.
     """
-    return _one_of_few(pixels) if pixels > LARGE else contextlib.nullcontext()
+    return _one_of_few(size) if size > LARGE else contextlib.nullcontext()
 
 
-def has_room(pixels: int) -> bool:
-    """Whether this process may still take what a picture may need. Libraries say in many ways, or
-    not at all, that they got no memory.
+def has_room(size: int) -> bool:
+    """Whether this process may still take so many bytes. Libraries say in many ways, or not at
+    all, that they got no memory.
     """
     try:
-        mmap.mmap(-1, max(1, pixels * BYTES_PER_PIXEL)).close()
+        mmap.mmap(-1, max(1, size)).close()
     except (OSError, MemoryError):
         return False
     return True

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,10 @@ from PIL import Image
 
 from packer.imaging import colour, memory
 from packer.imaging.decode import decode
+from packer.imaging.probe import probe
+from packer.types import Pixels
+
+Save = Callable[..., bytes]
 
 _MIB = 1 << 20
 
@@ -57,9 +62,18 @@ def test_groups_of_version_1_count_too(machine: Path) -> None:
 
 def test_as_many_large_pictures_as_there_is_memory_for(machine: Path) -> None:
     assert memory.at_once(1) == 1
-    assert memory.at_once(64) == 3  # of 178,956,970 pixels, 12 bytes each
+    assert memory.at_once(64) == 3  # of 178,956,970 pixels, 14 bytes each
     (machine.parent / "meminfo").write_text("MemAvailable: 1000 kB\n")
     assert memory.at_once(64) == 1
+
+
+def test_a_jpeg_takes_what_its_scale_takes(draw_photo: Callable[..., Pixels], save: Save) -> None:
+    photo = draw_photo(256, 128)
+    plain, progressive = (probe(save(photo, "jpeg", progressive=p)) for p in (False, True))
+    pixels = 256 * 128
+    assert memory.needed(plain, 1) == pixels * 8
+    assert memory.needed(plain, 8) == pixels // 8
+    assert memory.needed(progressive, 8) == pixels * 6 + pixels // 8
 
 
 def test_large_pictures_wait_for_one_another_and_others_do_not(machine: Path) -> None:
@@ -85,7 +99,7 @@ def test_large_pictures_wait_for_one_another_and_others_do_not(machine: Path) ->
 
 
 def test_a_picture_for_which_there_is_no_memory_is_not_begun(machine: Path) -> None:
-    (machine.parent / "meminfo").write_text(f"MemAvailable: {300 << 10} kB\n")
+    (machine.parent / "meminfo").write_text(f"MemAvailable: {200 << 10} kB\n")
     with pytest.raises(MemoryError), memory.place_for(memory.LARGE + 1):
         pass
     with memory.place_for(memory.LARGE):

@@ -3,7 +3,7 @@
 Columns of both, F standing for each field that is kept as bytes:
 
     batch_offset i8  batch_bytes i8  batch_first i8  batch_count i4          one row a batch
-    slot i8  label i4  width i4  height i4                                  one row a sample
+    slot i8  label i4  width i4  height i4  notes u4                         one row a sample
     F.offset i8  F.size i8  F.crc32 u4     (offset and size -1 = absent)    one row a sample
     path_offset i8 (samples + 1 rows)  path_bytes u1                        paths, end to end
 
@@ -21,10 +21,13 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from packer.errors import UsageError
 from packer.index import EXTENSION, IndexFile, encode_index
+from packer.notes import NOTES
 from packer.types import Array, Field, Sample, ShardLayout
 
 #: A shard's fingerprint is the CRC-32 of its first and of its last bytes, this many of each.
@@ -103,10 +106,12 @@ class ShardColumns(SampleRows):
     def __init__(self, fields: Sequence[Field]) -> None:
         super().__init__()
         self._checksums: dict[str, list[int]] = {name: [] for name in stored_fields(fields)}
+        self._notes: list[int] = []
 
     def add_batch(self, samples: Sequence[Sample]) -> None:
         """Take over what the index keeps of one batch's samples."""
         self.add_rows(samples)
+        self._notes += [sample.notes for sample in samples]
         for name, checksums in self._checksums.items():
             for sample in samples:
                 payload = sample.payloads.get(name)
@@ -123,6 +128,7 @@ class ShardColumns(SampleRows):
             arrays[f"{name}.offset"] = layout.field_offset[name].astype("<i8")
             arrays[f"{name}.size"] = layout.field_size[name].astype("<i8")
             arrays[f"{name}.crc32"] = np.array(checksums, "<u4")
+        arrays["notes"] = np.array(self._notes, "<u4")
         return arrays
 
 
@@ -136,6 +142,7 @@ def encode_shard_index(arrays: Mapping[str, Array], record: ShardRecord) -> byte
             "bytes": record.size,
             "sha256": record.sha256,
             "fingerprint": list(record.fingerprint),
+            "notes": list(NOTES),
         },
     )
 
@@ -159,6 +166,16 @@ def encode_split_index(
     names = list(_CONCATENATED)
     for name in stored_fields(fields):
         names += [f"{name}.offset", f"{name}.size", f"{name}.crc32"]
+    meta: dict[str, Any] = {
+        "kind": "split",
+        "split": split,
+        "pack": identity,
+        "shards": [record.name for record in records],
+    }
+    noted = [index.meta.get("notes") for index in indexes if "notes" in index]
+    if len(noted) == len(indexes) and all(known == noted[0] for known in noted):
+        names.append("notes")  # else an earlier packer made some of them
+        meta["notes"] = noted[0] if noted else list(NOTES)
     empty = ShardColumns(fields).arrays(_empty_layout(fields))
     arrays = {name: _concatenate([empty[name], *(i[name] for i in indexes)]) for name in names}
     counts = arrays["batch_count"]
@@ -175,15 +192,7 @@ def encode_split_index(
     lengths = [empty["path_offset"], *(i["path_offset"] for i in indexes)]
     arrays["path_offset"] = _join_offsets(lengths)
     arrays["path_bytes"] = _concatenate([empty["path_bytes"], *(i["path_bytes"] for i in indexes)])
-    return encode_index(
-        arrays,
-        {
-            "kind": "split",
-            "split": split,
-            "pack": identity,
-            "shards": [record.name for record in records],
-        },
-    )
+    return encode_index(arrays, meta)
 
 
 def cut_shard(index: IndexFile, shard: int, fields: Sequence[Field]) -> dict[str, Array]:
@@ -206,6 +215,8 @@ def cut_shard(index: IndexFile, shard: int, fields: Sequence[Field]) -> dict[str
     for name in stored_fields(fields):
         for part in ("offset", "size", "crc32"):
             columns[f"{name}.{part}"] = index[f"{name}.{part}"][samples]
+    if "notes" in index:
+        columns["notes"] = index["notes"][samples]
     return columns
 
 
@@ -227,6 +238,22 @@ def read_path(index: IndexFile, sample: int) -> bytes:
     """The path of one sample; loads the path columns on first use."""
     start, end = index["path_offset"][sample : sample + 2]
     return index["path_bytes"][start:end].tobytes()
+
+
+def noted_samples(index: IndexFile, notes: Iterable[str]) -> Array:
+    """Numbers of the samples of which at least one of these is noted, ascending.
+
+    Raises:
+        UsageError: The index was made by a packer that did not keep it.
+    """
+    if "notes" not in index:
+        raise UsageError(
+            f"{index.path}: does not say which pictures have notes: an earlier packer made it",
+            "packer info counts them; packer convert makes a pack that lists them",
+        )
+    known = list(index.meta.get("notes", ()))
+    mask = sum(1 << known.index(note) for note in set(notes) if note in known)
+    return np.flatnonzero(index["notes"] & np.uint32(mask))
 
 
 def index_name(name: str) -> str:

@@ -143,8 +143,8 @@ class ImageError(PackerError):
     """One picture cannot be stored.
 
     Args:
-        reason: A short word for the ledger: truncated, undecodable, unsupported, empty,
-            too-large, unreadable, bad-size, missing.
+        reason: A short word for the ledger: truncated, damaged, undecodable, unsupported,
+            empty, too-large, unreadable, bad-size, missing.
         detail: What exactly, in one line, without the picture's path.
     """
 

@@ -38,6 +38,7 @@ class ImageOptions:
         reencode: Encode anew even a picture that needs no change.
         exact_decode: Never decode at a reduced DCT scale.
         background: RGB under transparent pixels and around padded pictures.
+        keep_damaged: Store JPEGs whose pixel data are damaged or cut, as far as they decode.
     """
 
     size: tuple[int, int] | None = None
@@ -50,6 +51,7 @@ class ImageOptions:
     reencode: bool = False
     exact_decode: bool = False
     background: tuple[int, int, int] = (255, 255, 255)
+    keep_damaged: bool = False
 
     @property
     def one_size(self) -> bool:
@@ -74,6 +76,7 @@ class ConvertOptions:
         reencode: See `ImageOptions.reencode`.
         exact_decode: See `ImageOptions.exact_decode`.
         background: "white", "black" or "#rrggbb".
+        keep_damaged: See `ImageOptions.keep_damaged`.
         format: tar, lmdb, hdf5.
         batch_size: Samples in one on-disk batch.
         shard_size: Bytes that a shard should come near.
@@ -102,6 +105,7 @@ class ConvertOptions:
     reencode: bool = False
     exact_decode: bool = False
     background: str = "white"
+    keep_damaged: bool = False
     format: str = "tar"
     batch_size: int = 128
     shard_size: int = 256_000_000
@@ -165,6 +169,7 @@ class ConvertOptions:
             reencode=self.reencode,
             exact_decode=self.exact_decode,
             background=parse_colour(self.background),
+            keep_damaged=self.keep_damaged,
         )
 
     def affecting_bytes(self) -> dict[str, Any]:
@@ -173,6 +178,8 @@ class ConvertOptions:
         for name in RUN_OPTIONS:
             del values[name]
         values["exclude_classes"] = list(self.exclude_classes)
+        if not self.keep_damaged:
+            del values["keep_damaged"]  # packs made before there was this option have no such name
         return values
 
 

@@ -6,8 +6,9 @@ import numpy as np
 
 from packer.codecs import Codec, load_codec
 from packer.errors import ImageError
+from packer.imaging import memory
 from packer.imaging.colour import conversion
-from packer.imaging.decode import decode
+from packer.imaging.decode import decode, reduction
 from packer.imaging.head import Head
 from packer.imaging.probe import probe, require_pixel_count
 from packer.imaging.resize import Geometry, geometry, resize
@@ -29,24 +30,47 @@ def transcode(data: bytes, options: ImageOptions, extension: str = "") -> Encode
 
     Raises:
         ImageError: The picture cannot be stored; `reason` and `detail` go to the ledger.
+        MemoryError: There is not enough. No ledger has it, as the same file would be stored on
+            another machine.
     """
     head = probe(data)
     codec = load_codec(options.codec)
     plan = _plan(head.upright_size, codec, options)
+    # A filter that picks single pixels must find those of the full picture.
+    exact = options.exact_decode or options.filter == "nearest" or options.size is None
+    target = None if exact else plan.scaled
+    needed = memory.needed(head, reduction(head, target))
+    with memory.place_for(needed):
+        try:
+            return _transcode(data, head, plan, options, target, extension)
+        except ImageError as error:
+            if error.reason != "unsupported" and not memory.has_room(needed):
+                raise MemoryError(error.message) from error
+            raise
+
+
+def _transcode(
+    data: bytes,
+    head: Head,
+    plan: Geometry,
+    options: ImageOptions,
+    target: tuple[int, int] | None,
+    extension: str,
+) -> Encoded:
+    codec = load_codec(options.codec)
     notes = _name_note(head, extension)
     profile = conversion(head.icc, "L" if head.mode == "gray" else "RGB")
     if profile.transform is None and _needs_no_change(head, plan, codec, options):
-        kept = _keep(data, codec, plan)
-        if kept is not None:
+        payload = _keep(data, codec, plan)
+        if payload is not None:
             notes += (profile.note,) if profile.note else ()
-            return Encoded(kept[0], *plan.size, (*notes, *kept[1], "kept"))
-    # A filter that picks single pixels must find those of the full picture.
-    exact = options.exact_decode or options.filter == "nearest" or options.size is None
+            notes += ("gray",) if head.mode == "gray" else ()
+            return Encoded(payload, *plan.size, (*notes, "kept"))
     picture = decode(
         data,
         head=head,
-        target=None if exact else plan.scaled,
-        background=options.background,
+        target=target,
+        options=options,
         defer_colour=True,
         four_bytes=codec.FOUR_BYTES,
     )
@@ -97,18 +121,16 @@ def _needs_no_change(head: Head, plan: Geometry, codec: Codec, options: ImageOpt
     )
 
 
-def _keep(data: bytes, codec: Codec, plan: Geometry) -> tuple[bytes, tuple[str, ...]] | None:
-    """The file without metadata, and notes; None where a decoder has anything to say of it, so
-    that it is decoded by other means and encoded anew.
+def _keep(data: bytes, codec: Codec, plan: Geometry) -> bytes | None:
+    """The file without metadata, after the decoder that will read it has read it; None if that
+    decoder refuses it, so that it is decoded by other means and encoded anew.
     """
     payload = codec.strip(data)
     try:
-        picture = decode(payload)
+        codec.decode_strictly(payload, *plan.size)
     except ImageError:
         return None
-    if "warnings" in picture.notes or (picture.width, picture.height) != plan.size:
-        return None
-    return payload, picture.notes
+    return payload
 
 
 def _name_note(head: Head, extension: str) -> tuple[str, ...]:

@@ -32,8 +32,9 @@ class Encoded:
         notes: What was done beyond the plain path, for the summary: "turned" (EXIF orientation
             applied), "kept" (coded pixels taken over), "gray", "cmyk", "alpha", "16-bit", "icc"
             (converted to sRGB), "icc-ignored" (its profile is broken), "animation" (first
-            frame), "warnings" (a decoder complained, yet read it whole), "extension" (content
-            differs from the file name).
+            frame), "warnings" (libjpeg complained, but about no pixel), "damaged" (pixels are
+            missing or wrong, and kept on request), "extension" (content differs from the file
+            name).
     """
 
     payload: bytes
@@ -53,6 +54,7 @@ class Sample:
         width: Of the stored picture, in pixels.
         height: Of the stored picture, in pixels.
         payloads: Bytes by field name; a field that is not here is absent in this sample.
+        notes: See `packer.notes.note_bits`.
     """
 
     slot: int
@@ -61,12 +63,13 @@ class Sample:
     width: int
     height: int
     payloads: Mapping[str, Payload]
+    notes: int = 0
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         # Payloads as buffers that a pickler may leave out (PEP 574), to be handed over apart.
         payloads = {name: PickleBuffer(data) for name, data in self.payloads.items()}
         fields = self.slot, self.path, self.label, self.width, self.height
-        return Sample, (*fields, payloads)
+        return Sample, (*fields, payloads, self.notes)
 
 
 @dataclass(frozen=True, slots=True)

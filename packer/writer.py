@@ -25,6 +25,7 @@ from packer.errors import ImageError, OutputError, TooManySkipped, UsageError
 from packer.fsio import make_folder, publish_over
 from packer.imaging import libraries
 from packer.manifest import Manifest, SplitRecord
+from packer.notes import note_bits
 from packer.options import ConvertOptions
 from packer.packing.finish import count, finish_pack
 from packer.packing.lock import Lock
@@ -169,8 +170,16 @@ class PackWriter:
                 raise
             self._skip(path, error)
             return False
-        payloads = {"image": picture.payload, **further}
-        self._add(split, Sample(self._slots, path, number, picture.width, picture.height, payloads))
+        sample = Sample(
+            slot=self._slots,
+            path=path,
+            label=number,
+            width=picture.width,
+            height=picture.height,
+            payloads={"image": picture.payload, **further},
+            notes=note_bits(picture.notes),
+        )
+        self._add(split, sample)
         self._notes.update(picture.notes)
         return True
 

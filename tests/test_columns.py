@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,10 +18,13 @@ from packer.columns import (
     encode_split_index,
     fingerprint,
     index_name,
+    noted_samples,
     read_path,
     stored_fields,
 )
+from packer.errors import UsageError
 from packer.index import IndexFile
+from packer.notes import note_bits
 from packer.types import Array, Field, Sample, ShardLayout
 
 FIELDS = (
@@ -247,3 +251,31 @@ def test_fingerprint_of_files_around_its_length(tmp_path: Path) -> None:
         with path.open("rb") as file:
             found = fingerprint(file.fileno(), size)
         assert found == (zlib.crc32(data[:8192]), zlib.crc32(data[-8192:] if size else b""))
+
+
+def test_notes_are_found_by_name(tmp_path: Path) -> None:
+    samples = _samples(6)
+    for number, notes in ((1, ["gray"]), (3, ["kept", "gray"]), (4, ["extension"])):
+        samples[number] = dataclasses.replace(samples[number], notes=note_bits(notes))
+    index = _split(tmp_path, [[samples[:2]], [samples[2:4], samples[4:]]])
+    assert noted_samples(index, ["gray"]).tolist() == [1, 3]
+    assert noted_samples(index, ["kept", "extension"]).tolist() == [3, 4]
+    assert noted_samples(index, ["cmyk"]).tolist() == []
+
+
+def test_an_index_without_notes_is_read_and_says_so(tmp_path: Path) -> None:
+    """Of an earlier packer; joined with others, none of them tells."""
+    record, batches = _record(0, [_samples(2)]), [_samples(2)]
+    arrays = _arrays(batches)
+    del arrays["notes"]
+    paths = [tmp_path / index_name(f"train-{number:06d}.tar") for number in range(2)]
+    paths[0].write_bytes(encode_shard_index(arrays, record))
+    paths[1].write_bytes(encode_shard_index(_arrays(batches), _record(1, batches)))
+    indexes = [IndexFile(path) for path in paths]
+    records = [record, _record(1, batches)]
+    data = encode_split_index("train", FIELDS, records, indexes, "0" * 64)
+    (tmp_path / "train.index").write_bytes(data)
+    index = IndexFile(tmp_path / "train.index")
+    assert index["slot"].tolist() == [0, 3, 0, 3]
+    with pytest.raises(UsageError, match="an earlier packer"):
+        noted_samples(index, ["gray"])

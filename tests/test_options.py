@@ -132,7 +132,8 @@ def test_run_options_do_not_affect_bytes() -> None:
     )
     assert other.affecting_bytes() == ConvertOptions().affecting_bytes()
     names = {entry.name for entry in dataclasses.fields(ConvertOptions)}
-    assert set(other.affecting_bytes()) == names - set(RUN_OPTIONS)
+    assert set(other.affecting_bytes()) == names - {*RUN_OPTIONS, "keep_damaged"}
+    assert ConvertOptions(keep_damaged=True).affecting_bytes()["keep_damaged"] is True
     changed: dict[str, Any] = {
         "resize": "8",
         "resize_mode": "long",
@@ -144,6 +145,7 @@ def test_run_options_do_not_affect_bytes() -> None:
         "reencode": True,
         "exact_decode": True,
         "background": "black",
+        "keep_damaged": True,
         "format": "lmdb",
         "batch_size": 1,
         "shard_size": 1,

@@ -77,6 +77,8 @@ def summarise(result: Result, reporter: StderrReporter) -> None:
         if counts.get(title):
             found = ", ".join(f"{number} {name}" for name, number in counts[title].items())
             reporter.note(f"{title}: {found}")
+    if damaged := counts.get("notes", {}).get("damaged"):
+        reporter.warn(f"{damaged} damaged, stored as asked: packer ls --note damaged {result.out}")
     if counts["skipped"]:
         _list_skipped(result.out / LEDGER_NAME, counts["skipped"], reporter)
 

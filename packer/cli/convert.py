@@ -96,6 +96,12 @@ def _image_options(function: F) -> F:
                 metavar="COLOUR",
                 help="Under transparent pixels and around padded pictures: white, black, #rrggbb.",
             ),
+            option(
+                "--keep-damaged",
+                is_flag=True,
+                default=False,
+                help="Store JPEGs whose pixels are damaged or cut, noted as damaged.",
+            ),
         )
     ):
         function = decorate(function)

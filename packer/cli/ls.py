@@ -6,6 +6,9 @@ from pathlib import Path
 
 import click
 
+from packer.cli._options import Name
+from packer.notes import NOTES
+
 _COLUMNS = ("key", "split", "label", "class", "width", "height", "bytes")
 
 
@@ -13,7 +16,14 @@ _COLUMNS = ("key", "split", "label", "class", "width", "height", "bytes")
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.option("--split", metavar="NAME", help="Of this split only.")
 @click.option("-0", "--null", is_flag=True, help="Keys alone, as they are, each with a zero byte.")
-def command(pack: Path, split: str | None, null: bool) -> None:
+@click.option(
+    "--note",
+    "notes",
+    type=Name(NOTES),
+    multiple=True,
+    help="Only pictures with this note, as packer info counts them; can be given several times.",
+)
+def command(pack: Path, split: str | None, null: bool, notes: tuple[str, ...]) -> None:
     r"""List a pack's samples as tab-separated lines, in the order of the pack.
 
     Columns: key, split, label, class, width, height, bytes. In names, tab, newline, carriage return
@@ -23,7 +33,9 @@ def command(pack: Path, split: str | None, null: bool) -> None:
 
     With --null, for programs: packer ls -0 PACK | xargs -0 -n1 packer cat --raw PACK --
     """
-    from packer.columns import read_path
+    import numpy as np
+
+    from packer.columns import noted_samples, read_path
     from packer.escape import escape, escape_path
     from packer.manifest import read_manifest
     from packer.reader.pack import Pack
@@ -33,14 +45,16 @@ def command(pack: Path, split: str | None, null: bool) -> None:
     classes = [escape(name) for name in manifest.classes]
     if not null:
         click.echo("\t".join(_COLUMNS))
-    for name in manifest.splits if split is None else [split]:
-        index = Pack(pack, name).index
-        columns = [index[c].tolist() for c in ("label", "width", "height", f"{image}.size")]
-        for sample, (label, width, height, size) in enumerate(zip(*columns, strict=True)):
+    for part in manifest.splits if split is None else [split]:
+        index = Pack(pack, part).index
+        samples = noted_samples(index, notes) if notes else np.arange(len(index["label"]))
+        names = ("label", "width", "height", f"{image}.size")
+        columns = [index[name][samples].tolist() for name in names]
+        for sample, label, width, height, size in zip(samples.tolist(), *columns, strict=True):
             path = read_path(index, sample)
             if null:
                 click.echo(path + b"\0", nl=False)
                 continue
             shown = classes[label] if label >= 0 else ""
-            line = f"{escape_path(path)}\t{name}\t{label}\t{shown}\t{width}\t{height}\t{size}\n"
+            line = f"{escape_path(path)}\t{part}\t{label}\t{shown}\t{width}\t{height}\t{size}\n"
             click.echo(line.encode(), nl=False)  # UTF-8 whatever the locale, as keys are bytes

@@ -54,6 +54,15 @@ class Codec(Protocol):
             MissingDependency: A library that this needs is not installed.
         """
 
+    def decode_strictly(self, payload: bytes, width: int, height: int) -> Pixels:
+        """As `decode`, for a payload that was not encoded here: the proof that a file can be
+        stored as it is. Refuses what its decoder prints a warning about, what only a tolerant
+        decoder reads, and what two decoders read differently.
+
+        Raises:
+            ImageError: As `decode`; also for any such difference.
+        """
+
     def decode_region(
         self,
         payload: bytes | memoryview,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,7 +11,7 @@ from packer.codecs._size import require_size
 from packer.errors import ImageError
 from packer.imaging import jpeg as jpeg_decoder
 from packer.imaging.head import Head
-from packer.imaging.head_jpeg import EOI
+from packer.imaging.head_jpeg import EOI, MARKER
 from packer.imaging.pieces import Piece, is_native, make_pieces
 from packer.imaging.probe import probe
 from packer.imaging.region import Region, decode_jpeg
@@ -30,8 +29,6 @@ DIVISORS: Final = (1, 2, 4, 8)
 #: Pictures in one call: 2 ms of such of 256 pixels, and half a second of a camera's.
 _AT_ONCE = 8
 
-# A marker within entropy-coded data: not a stuffed zero, restart marker or fill byte.
-_MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
 _JFIF, _ADOBE, _COMMENT = 0xE0, 0xEE, 0xFE
 
 
@@ -52,10 +49,21 @@ def encode(pixels: Pixels, options: ImageOptions) -> bytes:
 
 
 def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
-    """JPEG → pixels. What packer wrote decodes without a complaint; shards that others wrote may
-    hold files that need Pillow's second opinion, where Pillow is installed.
+    """JPEG → pixels. What packer wrote decodes without a complaint of libjpeg; shards that others
+    wrote may hold files with stray bytes, and odd ones that only Pillow reads, if it is installed.
     """
     return _decode_whole(payload, (height, width), Region(0, 0, height, width))
+
+
+def decode_strictly(payload: bytes, width: int, height: int) -> Pixels:
+    """JPEG → pixels, without a second opinion on what libjpeg warns about."""
+    head = probe(payload)
+    require_size((head.width, head.height), width, height)
+    jpeg_decoder.require_no_lost_block(payload, head)
+    try:
+        return jpeg_decoder.decode_by_simplejpeg(payload, head)
+    except ValueError as error:
+        raise ImageError("undecodable", f"libjpeg: {error}") from None
 
 
 def decode_region(
@@ -114,7 +122,7 @@ def strip(data: bytes) -> bytes:
     follows the end of the picture.
     """
     kept, position = [b"\xff\xd8"], 2
-    while found := _MARKER.search(data, position):
+    while found := MARKER.search(data, position):
         if position > 2:  # entropy-coded data after a scan header, else nothing
             kept.append(data[position : found.start()])
         marker = data[found.start() + 1]
@@ -156,8 +164,8 @@ def _decode_whole(
             min_factor=region.divisor,
             buffer=np.empty((*scaled, 3), np.uint8) if out is None else out,
         )
-    except ValueError as error:
-        return _second_opinion(bytes(payload), width, height, str(error))
+    except ValueError:
+        return _second_opinion(bytes(payload), width, height)
     require_size((pixels.shape[1], pixels.shape[0]), scaled[1], scaled[0])
     return pixels
 
@@ -172,10 +180,7 @@ def _reduced(pixels: Pixels, divisor: int) -> Pixels:
     return means
 
 
-def _second_opinion(payload: bytes, width: int, height: int, complaint: str) -> Pixels:
+def _second_opinion(payload: bytes, width: int, height: int) -> Pixels:
     head = probe(payload)
     require_size((head.width, head.height), width, height)
-    try:
-        return jpeg_decoder.decode(payload, head, 1)[0]
-    except ImportError:
-        raise ImageError("undecodable", f"{complaint}; without Pillow no second opinion") from None
+    return jpeg_decoder.decode(payload, head, 1)[0]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from packer.codecs._size import require_size
+from packer.errors import ImageError
 from packer.imaging import opencv
+from packer.imaging.decode import decode as decode_by_pillow
 from packer.imaging.head import Head
-from packer.imaging.head_png import only
+from packer.imaging.head_png import only, require_sound
 from packer.imaging.probe import probe
 from packer.imaging.region import Region
 from packer.options import ImageOptions
@@ -40,6 +44,16 @@ def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
     head = probe(bytes(payload))
     require_size((head.width, head.height), width, height)
     return opencv.decode_rgb(payload)
+
+
+def decode_strictly(payload: bytes, width: int, height: int) -> Pixels:
+    """PNG → pixels, if libpng has nothing to print or to forgive and Pillow reads the same."""
+    require_sound(payload)
+    expected = decode_by_pillow(payload).pixels  # first: it refuses filters without printing a line
+    pixels = decode(payload, width, height)
+    if not np.array_equal(expected, pixels):
+        raise ImageError("undecodable", "OpenCV and Pillow read it differently")
+    return pixels
 
 
 def decode_region(

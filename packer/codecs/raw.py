@@ -45,6 +45,11 @@ def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
     return np.frombuffer(payload, np.uint8).reshape(height, width, 3)
 
 
+def decode_strictly(payload: bytes, width: int, height: int) -> Pixels:
+    """As `decode`: the payload's size is all that can be wrong."""
+    return decode(payload, width, height)
+
+
 def decode_region(
     payload: bytes | memoryview,
     width: int,

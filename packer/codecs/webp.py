@@ -39,6 +39,11 @@ def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
     return opencv.decode_rgb(payload)
 
 
+def decode_strictly(payload: bytes, width: int, height: int) -> Pixels:
+    """WebP → pixels: libwebp has no warnings, and no other decoder is in use."""
+    return decode(payload, width, height)
+
+
 def decode_region(
     payload: bytes | memoryview,
     width: int,

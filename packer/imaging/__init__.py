@@ -6,9 +6,10 @@
     resize     the size they will have, and the resizing
     libraries  what is installed, what it decides, how to repair it
 
-Which library decodes what is fixed here, never chosen by timing: JPEG by simplejpeg, WebP by
-OpenCV (every wheel of it carries libwebp), PNG, BMP, GIF and TIFF by Pillow. Pillow also gives the
-second opinion where a stricter decoder complains, and resizes everything.
+Which library decodes what is fixed here, never chosen by timing: JPEG by simplejpeg; WebP, AVIF and
+BMPs with runs by OpenCV (every wheel of it carries libwebp); PNG, GIF, TIFF, other BMPs by Pillow.
+Pillow also decodes JPEGs of unusual subsampling, which simplejpeg refuses, and resizes everything.
+docs/pictures.md says what is read and what is refused.
 
 PIL, cv2 and simplejpeg are imported where they are used, as the reader must not need all of them.
 """

@@ -82,6 +82,23 @@ static int is_inside(const struct jpeg_decompress_struct *picture, const Rectang
            place->height <= picture->output_height - place->top;
 }
 
+/* Whether scans of a progressive picture are missing that a whole one has. libjpeg then smooths
+ * across blocks, which it does otherwise at the edges of a rectangle than in the whole picture. */
+static int lacks_scans(const struct jpeg_decompress_struct *picture)
+{
+    if (!picture->progressive_mode || picture->coef_bits == NULL) {
+        return 0;
+    }
+    for (int component = 0; component < picture->num_components; component++) {
+        for (int coefficient = 0; coefficient < DCTSIZE2; coefficient++) {
+            if (picture->coef_bits[component][coefficient] != 0) { /* -1: never, above 0: in part */
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
 /* Restricts a picture to the columns around a rectangle; returns the first of them.
  *
  * Fancy upsampling mixes each chroma sample with its neighbours, which libjpeg takes for absent
@@ -156,8 +173,10 @@ static int decode(const unsigned char *data, size_t size, const Rectangle *place
             jpeg_calc_output_dimensions(&picture);
             if (is_inside(&picture, place)) {
                 jpeg_start_decompress(&picture);
-                read_rows(&picture, place);
-                done = 1;
+                if (!lacks_scans(&picture)) {
+                    read_rows(&picture, place);
+                    done = 1;
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ import numpy as np
 
 from packer.errors import ImageError
 from packer.imaging.head import Head
+from packer.types import Pixels
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,6 +24,9 @@ WHITE: Final[RGB] = (255, 255, 255)
 _SRGB_TOLERANCE = 2
 # Colour space of a profile (ICC.1 7.2.6, bytes 16..19) → Pillow's mode of pixels that it describes.
 _PROFILE_MODES = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}
+# Pixels of a band of a large picture.
+_BAND = 1 << 24
+_GRAY = ("1", "L", "LA", "La")
 _SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
 
 
@@ -97,8 +101,13 @@ def to_srgb(image: Image, profile: bytes) -> tuple[Image, str]:
 def apply(image: Image, what: Conversion) -> Image:
     """A picture of mode L, RGB or CMYK → RGB in sRGB, by a conversion that was looked up before."""
     if what.transform is None:
-        return image.convert("RGB")
-    return _transformed(image.convert(what.mode), what.transform)
+        return _converted(image, "RGB")
+    return _transformed(_converted(image, what.mode), what.transform)
+
+
+def _converted(image: Image, mode: str) -> Image:
+    """As `convert`, which copies also what has the mode already: 4 bytes a pixel."""
+    return image if image.mode == mode else image.convert(mode)
 
 
 def flatten(image: Image, head: Head, background: RGB) -> tuple[Image, tuple[str, ...]]:
@@ -108,19 +117,21 @@ def flatten(image: Image, head: Head, background: RGB) -> tuple[Image, tuple[str
         ImageError: unsupported (pixels of 32 bits, which have no agreed scale).
         ValueError, OSError: What Pillow says of modes it cannot convert.
     """
-    notes = ["16-bit"] if head.bits == 16 else []
+    notes = ["16-bit"] if head.bits > 8 else []
     image = _eight_bits(image, head)
-    alpha = _alpha(image)
+    alpha = _alpha(image, head)
     if alpha is not None:
-        image = image.convert("RGBA")
-        image = image.convert("RGB")
+        # Gray levels stay such until a profile of gray has been applied.
+        gray = image.mode in _GRAY
+        image = _converted(image, "RGBA")
+        image = image.getchannel("R") if gray else image.convert("RGB")
     elif image.mode == "CMYK":
         notes.append("cmyk")
-    elif image.mode in ("1", "L"):
+    elif image.mode in _GRAY:
         notes.append("gray")
-        image = image.convert("L")
+        image = _converted(image, "L")
     else:
-        image = image.convert("RGB")
+        image = _converted(image, "RGB")
     image, note = to_srgb(image, head.icc)
     notes += [note] if note else []
     if alpha is not None:
@@ -129,8 +140,37 @@ def flatten(image: Image, head: Head, background: RGB) -> tuple[Image, tuple[str
     return image, tuple(notes)
 
 
+def flattened(image: Image, head: Head, background: RGB) -> tuple[Pixels, tuple[str, ...]]:
+    """As `flatten`, as pixels; a large picture in bands of rows, so that no step on the way holds
+    all of it.
+    """
+    width, height = image.size
+    rows = max(1, _BAND // width)
+    # A BMP's opacity is judged as a whole.
+    if rows >= height or head.kind == "bmp":
+        flat, notes = flatten(image, head, background)
+        return np.asarray(flat), notes
+    pixels = np.empty((height, width, 3), np.uint8)
+    found: dict[str, None] = {}  # in order of their first appearance
+    for top in range(0, height, rows):
+        band = image.crop((0, top, width, min(top + rows, height)))
+        flat, notes = flatten(band, head, background)
+        pixels[top : top + rows] = np.asarray(flat)
+        found |= dict.fromkeys(notes)
+    if "alpha" in found:
+        found.pop("gray", None)  # it is noted where all is opaque
+    return pixels, tuple(found)
+
+
+def inverted(image: Image, head: Head) -> Image:
+    """Gray levels of any depth, of which 0 is white, as 8-bit ones of which 0 is black."""
+    from PIL import ImageOps
+
+    return ImageOps.invert(_eight_bits(image, head).convert("L"))
+
+
 def _eight_bits(image: Image, head: Head) -> Image:
-    """Pixels of 16 bits scaled to 8 (`convert` would clip them); others as they are."""
+    """Pixels of 12 or 16 bits scaled to 8 (`convert` would clip them); others as they are."""
     from PIL import Image as Pillow
 
     if image.mode == "I" and head.kind == "ppm":
@@ -140,7 +180,8 @@ def _eight_bits(image: Image, head: Head) -> Image:
     # Pillow before 11 opens 16-bit gray PNGs as mode I.
     if image.mode in _SIXTEEN_BITS or (image.mode == "I" and head.kind == "png"):
         values = np.asarray(image).astype(np.int32)
-        scaled = Pillow.fromarray((values >> 8).clip(0, 255).astype(np.uint8))
+        depth = 12 if head.bits == 12 else 16
+        scaled = Pillow.fromarray((values >> depth - 8).clip(0, 255).astype(np.uint8))
         key = image.info.get("transparency")
         if key is not None:
             opaque = np.where(values == key, 0, 255).astype(np.uint8)
@@ -155,13 +196,15 @@ def _eight_bits(image: Image, head: Head) -> Image:
     return image
 
 
-def _alpha(image: Image) -> Image | None:
-    """The opacity of each pixel, or None where all are opaque."""
+def _alpha(image: Image, head: Head) -> Image | None:
+    """The opacity of each pixel, or None where all are opaque. In a BMP of 32 bits the fourth byte
+    is 0 everywhere where a program did not use it.
+    """
     if "transparency" not in image.info and image.mode not in ("LA", "La", "PA", "RGBA", "RGBa"):
         return None
-    alpha = image.convert("RGBA").getchannel("A")
-    lowest = alpha.getextrema()[0]
-    return None if lowest == 255 else alpha
+    alpha = _converted(image, "RGBA").getchannel("A")
+    lowest, highest = alpha.getextrema()
+    return None if lowest == 255 or (head.kind == "bmp" and highest == 0) else alpha
 
 
 def _over(image: Image, alpha: Image, background: RGB) -> Image:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from packer.errors import ImageError
-from packer.imaging import colour, head_png, jpeg, opencv, pil
-from packer.imaging.colour import RGB, WHITE, Conversion
+from packer.imaging import colour, head_png, jpeg, opencv, pil, tiff
+from packer.imaging.colour import RGB, Conversion
 from packer.imaging.head import TRANSPOSED, Head
 from packer.imaging.orient import Box, turn, turn_box
 from packer.imaging.probe import probe, require_pixel_count
+from packer.options import ImageOptions
 from packer.types import Array
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_DEFAULTS: Final = ImageOptions()
 # Chunks of a PNG that decide its pixels; without those of an animation, the default image is left.
 _PNG_PIXELS: Final = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
@@ -31,7 +38,7 @@ class Decoded:
         box: The part of `pixels` that is picture: at a reduced scale, the last column and row may
             stand for less than a pixel.
         notes: See `packer.types.Encoded.notes`; of these gray, cmyk, 16-bit, alpha, icc,
-            icc-ignored, animation, turned, warnings.
+            icc-ignored, animation, turned, warnings, damaged.
         deferred: Conversion to sRGB that is still to be made, if `decode` was asked to leave it.
     """
 
@@ -57,7 +64,6 @@ class _Raw:
     pixels: Array
     notes: tuple[str, ...] = ()
     divisor: int = 1
-    turned: bool = False
     deferred: Conversion | None = None
 
 
@@ -68,6 +74,7 @@ class _Wanted:
     target: tuple[int, int] | None
     background: RGB
     layout: str
+    keep_damaged: bool
 
 
 def decode(
@@ -75,7 +82,7 @@ def decode(
     *,
     head: Head | None = None,
     target: tuple[int, int] | None = None,
-    background: RGB = WHITE,
+    options: ImageOptions = _DEFAULTS,
     defer_colour: bool = False,
     four_bytes: bool = False,
 ) -> Decoded:
@@ -86,22 +93,24 @@ def decode(
         head: What `probe` said of them, if it was asked already.
         target: (width, height) to which the upright picture will be shrunk: a JPEG may then be
             decoded at 1/2, 1/4 or 1/8 while both sides are still at least twice as long.
-        background: RGB under transparent pixels.
+        options: Whose `background` lies under transparent pixels, and whose `keep_damaged` lets
+            JPEGs pass whose pixel data are damaged.
         defer_colour: Leave a JPEG's conversion to sRGB to `resize`, which does it where there
             are fewer pixels.
         four_bytes: Pixels may have a fourth byte, as Pillow's have inside, so that nothing is
             rearranged on the way of a JPEG through Pillow: 8 % of the whole for small photos.
 
     Raises:
-        ImageError: empty, unsupported, undecodable, truncated, too-large.
+        ImageError: empty, unsupported, undecodable, truncated, damaged, too-large.
         MemoryError: As it says.
     """
     head = probe(data) if head is None else head
     try:
-        wanted = _Wanted(target, background, "RGBX" if four_bytes else "RGB")
+        layout = "RGBX" if four_bytes else "RGB"
+        wanted = _Wanted(target, options.background, layout, options.keep_damaged)
         raw = _DECODERS[head.kind](data, head, wanted)
     except ImageError as error:
-        if error.reason == "undecodable" and not head.complete:
+        if error.reason in ("undecodable", "damaged") and not head.complete:
             raise ImageError("truncated", f"{error.detail}; the file was cut") from None
         raise
     height, width = raw.pixels.shape[:2]
@@ -110,7 +119,7 @@ def decode(
     if raw.divisor > 1:
         box = (0.0, 0.0, head.width / raw.divisor, head.height / raw.divisor)
         full = (head.width, head.height)
-    orientation = 1 if raw.turned else head.orientation
+    orientation = head.orientation
     if orientation in TRANSPOSED:
         full = full[::-1]
     notes = raw.notes
@@ -127,21 +136,31 @@ def decode(
     return picture if defer_colour else picture.in_srgb()
 
 
-def _decode_jpeg(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
-    target = wanted.target
+def reduction(head: Head, target: tuple[int, int] | None) -> int:
+    """By what the sides of a picture are divided while it is decoded for such a target; see
+    `decode`.
+    """
+    if head.kind != "jpeg":
+        return 1
     if target is not None and head.orientation in TRANSPOSED:
         target = target[::-1]
+    return jpeg.reduction(head.width, head.height, target)
+
+
+def _decode_jpeg(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
     notes: tuple[str, ...] = (head.mode,) if head.mode in ("gray", "cmyk") else ()
     mode = {"gray": "L", "cmyk": "CMYK"}.get(head.mode, "RGB")
     what = colour.conversion(head.icc, mode)
     notes += (what.note,) if what.note else ()
     if what.mode == "CMYK" and what.transform is not None:
-        image, _ = colour.to_srgb(jpeg.cmyk_image(data, head), head.icc)
-        return _Raw(pil.to_pixels(image), notes)
-    divisor = jpeg.reduction(head.width, head.height, target)
-    pixels, complained = jpeg.decode(data, head, divisor, wanted.layout)
-    if complained:  # then it was decoded at full scale
-        notes, divisor = (*notes, "warnings"), 1
+        plates, note = jpeg.cmyk_image(data, head, keep_damaged=wanted.keep_damaged)
+        image, _ = colour.to_srgb(plates, head.icc)
+        return _Raw(pil.to_pixels(image), (*notes, note) if note else notes)
+    divisor = reduction(head, wanted.target)
+    keep = wanted.keep_damaged
+    pixels, note = jpeg.decode(data, head, divisor, wanted.layout, keep_damaged=keep)
+    if note:  # then it was decoded at full scale
+        notes, divisor = (*notes, note), 1
     return _Raw(pixels, notes, divisor, deferred=what if what.transform is not None else None)
 
 
@@ -157,29 +176,74 @@ def _decode_webp(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
     return _Raw(pil.to_pixels(image), notes)
 
 
+def _decode_avif(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
+    from PIL import Image
+
+    opencv.require_avif()
+    found = opencv.decode_unchanged(data)
+    notes: tuple[str, ...] = ()
+    if found.dtype == np.uint16:
+        found, notes = (found >> max(0, head.bits - 8)).clip(0, 255).astype(np.uint8), ("16-bit",)
+    image, more = colour.flatten(Image.fromarray(found), replace(head, bits=8), wanted.background)
+    return _Raw(pil.to_pixels(image), notes + more)
+
+
 def _decode_png(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
     # Broken text, or text that inflates without end, must not cost the picture.
-    return _decode_by_pillow(head_png.only(data, _PNG_PIXELS), head, wanted)
+    data = head_png.only(data, _PNG_PIXELS)
+    with pil.opened(data, "png") as image:
+        if _may_lack_rows(image):
+            head_png.require_all_pixels(data)
+        return _flattened(image, head, wanted)
+
+
+def _may_lack_rows(image: Image) -> bool:
+    """Whether rows at a PNG's end can be missing. Pillow leaves those zero without a word; in an
+    interlaced picture every second row, as the last pass holds those.
+    """
+    width, height = image.size
+    last = np.asarray(image.crop((0, max(0, height - 2), width, height)))
+    return not all(row.any() for row in last)
+
+
+def _decode_tiff(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
+    plan = tiff.prepare(data)
+    known = f"TIFF of {plan.colours}"
+    with pil.opened(plan.data, "tiff", known=known, by_libtiff=plan.by_libtiff) as image:
+        if image.mode not in pil.CONVERTIBLE:
+            raise ImageError("unsupported", f"Pillow does not convert {known} to RGB")
+        if plan.inverted:
+            return _flattened(colour.inverted(image, head), head, wanted)
+        return _flattened(image, head, wanted)
+
+
+def _decode_bmp(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
+    # Pillow puts runs at wrong places once a file skips pixels, and takes a cut file for whole;
+    # of other masks than a few OpenCV makes other colours.
+    if head.coding == "rle":
+        return _Raw(opencv.decode_rgb(data))
+    return _decode_by_pillow(data, head, wanted)
 
 
 def _decode_by_pillow(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
-    if head.mode == "float":
-        raise ImageError("unsupported", "pixels of 32 bits have no agreed scale")
     with pil.opened(data, head.kind) as image:
-        require_pixel_count(*image.size)
-        # Pillow's TIFF reader turns by itself, and then drops the tag.
-        turned = head.kind == "tiff" and image.getexif().get(0x0112, 1) == 1
-        flat, notes = colour.flatten(image, head, wanted.background)
-        return _Raw(pil.to_pixels(flat), notes, turned=turned)
+        return _flattened(image, head, wanted)
+
+
+def _flattened(image: Image, head: Head, wanted: _Wanted) -> _Raw:
+    """What Pillow decoded, as RGB in sRGB."""
+    require_pixel_count(*image.size)
+    return _Raw(*colour.flattened(image, head, wanted.background))
 
 
 _DECODERS: Final[dict[str, Callable[[bytes, Head, _Wanted], _Raw]]] = {
     "jpeg": _decode_jpeg,
     "png": _decode_png,
     "webp": _decode_webp,
-    "bmp": _decode_by_pillow,
+    "bmp": _decode_bmp,
     "gif": _decode_by_pillow,
-    "tiff": _decode_by_pillow,
+    "tiff": _decode_tiff,
+    "avif": _decode_avif,
     # OpenCV does not scale values of another maximum than 255.
     "ppm": _decode_by_pillow,
 }

@@ -23,7 +23,8 @@ class Head:
         animated: Has more than one frame or page; the first counts.
         icc: ICC profile, b"" if none; not checked.
         complete: The file reaches the end that its own structure announces.
-        coding: For JPEG: baseline, extended, progressive, arithmetic, lossless, hierarchical.
+        coding: For JPEG: baseline, extended, progressive, arithmetic, lossless, hierarchical; for
+            BMP: rle, or "".
         subsampling: For JPEG: "4:4:4", "4:2:2", "4:2:0", "" if another or gray.
     """
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from packer.errors import ImageError
 from packer.imaging.head import Head
 from packer.imaging.head_tiff import exif_orientation
 
 EOI, SOS = 0xD9, 0xDA
+#: A marker within entropy-coded data: not a stuffed zero, restart marker or fill byte.
+MARKER: Final = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
+#: Scans of a picture, each of which goes through all of it: libjpeg writes 10, mozjpeg's search
+#: for the smallest file tries 64. Fuzzers of libjpeg-turbo stop at 500; 200 over a picture of 60
+#: megapixels take a minute.
+MAX_SCANS: Final = 100
 # Markers without a length: TEM, RST0..7, SOI.
 _BARE = frozenset((0x01, *range(0xD0, 0xD9)))
 # Quantisation and Huffman tables, of which the head says nothing: most of a file's segments.
@@ -48,7 +57,7 @@ class _Found:
     jfif: bool = False
     adobe: int = -1
     exif: bytes | None = None
-    icc: list[tuple[int, bytes]] = field(default_factory=list)
+    icc: list[tuple[int, int, bytes]] = field(default_factory=list)  # number, count, part
 
 
 def parse(data: bytes) -> Head:
@@ -66,6 +75,7 @@ def parse(data: bytes) -> Head:
         raise ImageError("truncated", "JPEG that ends before its frame header")
     if not (found.width and found.height and found.components):
         raise ImageError("undecodable", f"JPEG of {found.width} x {found.height} pixels")
+    _require_few_scans(data, scan, found)
     return Head(
         kind="jpeg",
         width=found.width,
@@ -73,37 +83,55 @@ def parse(data: bytes) -> Head:
         orientation=exif_orientation(found.exif) if found.exif else 1,
         mode=_mode(found),
         bits=found.bits,
-        icc=b"".join(part for _, part in sorted(found.icc)),
+        icc=_profile(found.icc),
         complete=complete,
         coding=found.coding,
         subsampling=_subsampling(found),
     )
 
 
-def _read_segments(data: bytes) -> tuple[_Found, int]:
-    """Read up to the first scan, as tolerantly as libjpeg: what stands between segments is
-    passed over. Also gives the offset where reading stopped.
+def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """(marker, start, end) of each segment up to the header of the first scan (SOS) or the end of
+    the picture (EOI), that one too, read as tolerantly as by libjpeg: what stands between segments
+    is passed over. The last one may reach beyond a file that was cut.
+
+    Raises:
+        ImageError: undecodable (too many segments).
+        struct.error: The data end within a segment's length.
     """
-    found, position, size = _Found(), 2, len(data)
+    position, size = 2, len(data)
     for _ in range(_MAX_SEGMENTS):
         position = data.find(b"\xff", position) + 1
         if position == 0:
-            return found, size
+            return
         while position < size and data[position] == 0xFF:
             position += 1
         if position == size:
-            return found, size
+            return
         marker = data[position]
+        start = position - 1
         position += 1
         if marker == 0 or marker in _BARE:
             continue
-        if marker in (EOI, SOS):
-            return found, position - 2
-        length: int = struct.unpack_from(">H", data, position)[0]
-        if marker not in _TABLES:
-            _read_segment(found, marker, data[position + 2 : position + length])
-        position += max(length, 2)
+        if marker == EOI:
+            yield marker, start, position
+            return
+        position += max(struct.unpack_from(">H", data, position)[0], 2)
+        yield marker, start, position
+        if marker == SOS:
+            return
     raise ImageError("undecodable", f"JPEG with more than {_MAX_SEGMENTS} segments before a scan")
+
+
+def _read_segments(data: bytes) -> tuple[_Found, int]:
+    """What the segments before the first scan say, and the offset where reading stopped."""
+    found = _Found()
+    for marker, start, end in segments(data):
+        if marker in (EOI, SOS):
+            return found, start
+        if marker not in _TABLES:
+            _read_segment(found, marker, data[start + 4 : end])
+    return found, len(data)
 
 
 def _read_segment(found: _Found, marker: int, body: bytes) -> None:
@@ -119,9 +147,40 @@ def _read_segment(found: _Found, marker: int, body: bytes) -> None:
     elif marker == 0xE1 and body.startswith(b"Exif\x00\x00") and found.exif is None:
         found.exif = body
     elif marker == 0xE2 and body.startswith(b"ICC_PROFILE\x00") and len(body) > 14:
-        found.icc.append((body[12], body[14:]))
+        found.icc.append((body[12], body[13], body[14:]))
     elif marker == 0xEE and body.startswith(b"Adobe") and len(body) >= 12:
         found.adobe = body[11]
+
+
+def _require_few_scans(data: bytes, scan: int, found: _Found) -> None:
+    several = found.coding in ("progressive", "arithmetic")
+    if not several:  # a sequential file has several if its first has not all components
+        several = scan + 4 < len(data) and data[scan + 4] < len(found.components)
+    if several and data.count(b"\xff\xda", scan) > MAX_SCANS:
+        count = sum(marker == SOS for marker in _later_markers(data, scan))
+        if count > MAX_SCANS:
+            raise ImageError("too-large", f"JPEG of {count} scans, more than {MAX_SCANS}")
+
+
+def _later_markers(data: bytes, position: int) -> Iterator[int]:
+    """Markers from the first scan to the end of the picture; restarts are none."""
+    while found := MARKER.search(data, position):
+        marker = data[found.start() + 1]
+        if marker == EOI:
+            return
+        yield marker
+        position = found.end() + int.from_bytes(data[found.end() : found.end() + 2], "big")
+
+
+def _profile(parts: list[tuple[int, int, bytes]]) -> bytes:
+    """The profile whose parts these are (ICC.1 annex B.4: numbered from 1, each with their count).
+    If one is missing or there twice, what is left is no profile, and is reported as such.
+    """
+    numbers = sorted(number for number, _, _ in parts)
+    counts = {count for _, count, _ in parts}
+    if parts and (numbers != list(range(1, len(parts) + 1)) or counts != {len(parts)}):
+        return b"\x00"
+    return b"".join(part for _, _, part in sorted(parts))
 
 
 def _mode(found: _Found) -> str:

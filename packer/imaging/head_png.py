@@ -19,6 +19,20 @@ _COLOUR = {
     4: ("gray", True, (8, 16)),
     6: ("rgb", True, (8, 16)),
 }
+# Colour type → samples of a pixel.
+_SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+# Passes of an interlaced picture: (first column, first row, columns apart, rows apart).
+_ADAM7 = (
+    (0, 0, 8, 8),
+    (4, 0, 8, 8),
+    (0, 4, 4, 8),
+    (2, 0, 4, 4),
+    (0, 2, 2, 4),
+    (1, 0, 2, 2),
+    (0, 1, 1, 2),
+)
+# Inflated pixel data are counted and dropped, this many bytes at a time.
+_INFLATED_AT_ONCE = 1 << 20
 # A profile inflates to a few kB (displays) or MB (printers); more than this is an attack.
 _MAX_PROFILE = 8 << 20
 
@@ -81,6 +95,73 @@ def parse(data: bytes) -> Head:
         icc=icc,
         complete=complete,
     )
+
+
+def require_sound(data: bytes) -> None:
+    """Refuse a PNG with a fault that some decoders forgive: libpng prints a warning for each such
+    picture, and Pillow reads past checksums and missing ends.
+
+    Raises:
+        ImageError: undecodable, truncated.
+    """
+    found = list(chunks(data))
+    names = [name for name, _, _ in found]
+    header = found[0] if names[:1] == [b"IHDR"] else (b"", 0, 0)
+    if names.count(b"IHDR") != 1 or header[2] - header[1] != 25:
+        raise ImageError("undecodable", "PNG without one header at its beginning")
+    if names[-1] != b"IEND" or found[-1][2] - found[-1][1] != 12:
+        raise ImageError("truncated", "PNG without its end")
+    if found[-1][2] != len(data):
+        raise ImageError("undecodable", "PNG with bytes behind its end")
+    for name, start, end in found:
+        if zlib.crc32(data[start + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
+            raise ImageError("undecodable", f"PNG with a wrong checksum of {name!r}")
+    missing, fault = _inflate(data)
+    if fault or missing:
+        raise ImageError("undecodable", f"PNG whose pixel data {fault or 'end early'}")
+
+
+def require_all_pixels(data: bytes) -> None:
+    """Refuse a PNG whose pixel data end before its last row: Pillow leaves the rest black.
+
+    Raises:
+        ImageError: truncated.
+    """
+    if _inflate(data)[0] > 0:
+        raise ImageError("truncated", "PNG whose pixel data end early")
+
+
+def _inflate(data: bytes) -> tuple[int, str]:
+    """(bytes of pixel data that are missing, what else is wrong with them)."""
+    width, height, bits, colour, method, filters, interlace = struct.unpack_from(
+        ">IIBBBBB", data, 16
+    )
+    if method or filters or interlace > 1 or colour not in _SAMPLES:
+        return 0, "have an unknown coding"
+    missing = _stream_bytes(width, height, bits * _SAMPLES[colour], interlaced=interlace == 1)
+    stream = zlib.decompressobj()
+    try:
+        for _, start, end in (part for part in chunks(data) if part[0] == b"IDAT"):
+            packed = data[start + 8 : end - 4]
+            while packed:
+                missing -= len(stream.decompress(packed, _INFLATED_AT_ONCE))
+                if missing < 0 or stream.unused_data:
+                    return 0, "are more than its size"
+                packed = stream.unconsumed_tail
+        missing -= len(stream.flush())
+    except zlib.error as error:
+        return missing, f"do not inflate: {error}"
+    return max(missing, 0), "" if stream.eof and missing >= 0 else "have no end"
+
+
+def _stream_bytes(width: int, height: int, bits: int, *, interlaced: bool) -> int:
+    """Bytes of the inflated pixel data: one filter byte and the pixels of each row."""
+    passes = _ADAM7 if interlaced else ((0, 0, 1, 1),)
+    total = 0
+    for left, top, across, down in passes:
+        columns, rows = -(-(width - left) // across), -(-(height - top) // down)
+        total += rows * (1 + (columns * bits + 7) // 8) if columns > 0 else 0
+    return total
 
 
 def _inflate_profile(body: bytes) -> bytes:

@@ -14,8 +14,9 @@ from packer.imaging.head import Head
 #: What reading at an offset that some file names can raise.
 BROKEN = (struct.error, OverflowError)
 
-_WIDTH, _HEIGHT, _BITS, _PHOTOMETRIC, _ORIENTATION, _EXTRA = 256, 257, 258, 262, 274, 338
-_FORMAT, _ICC = 339, 34675
+WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER = 256, 257, 258, 259, 262, 266
+SAMPLES, PLANAR, COLOUR_MAP, EXTRA, FORMAT = 277, 284, 320, 338, 339
+_ORIENTATION, _ICC = 274, 34675
 # Offsets and byte counts of strips, then of tiles.
 _DATA_TAGS = ((273, 279), (324, 325))
 # struct codes of the field types that are read here: BYTE, SHORT, LONG, UNDEFINED, LONG8.
@@ -28,12 +29,23 @@ _MODES = {0: "gray", 1: "gray", 2: "rgb", 3: "palette", 5: "cmyk", 6: "ycc"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Directory:
-    """Tags of one image file directory: number → (type, count, offset of the value)."""
+class Directory:
+    """One image file directory.
+
+    Attributes:
+        data: The file.
+        order: Byte order as `struct` writes it.
+        big: Whether it is a BigTIFF.
+        tags: By number: (type, count, offset of the values).
+        entries: By number: offset of the tag's entry in the directory.
+        following: Offset of the next directory, 0 if there is none.
+    """
 
     data: bytes
     order: str
+    big: bool
     tags: dict[int, tuple[int, int, int]]
+    entries: dict[int, int]
     following: int
 
     def values(self, tag: int) -> tuple[int, ...]:
@@ -48,18 +60,24 @@ class _Directory:
             return ()
 
     def first(self, tag: int, default: int) -> int:
+        """First value of a tag, or the default."""
         values = self.values(tag)
         return values[0] if values else default
 
 
-def _read_directory(data: bytes) -> _Directory:
-    """The first directory; raises one of `BROKEN` where the data ends before it."""
+def read_directory(data: bytes) -> Directory:
+    """The first directory.
+
+    Raises:
+        struct.error, OverflowError: The data ends before it.
+    """
     order = "<" if data[:2] == b"II" else ">"
     big = struct.unpack_from(order + "H", data, 2)[0] == 43
     offset: int = struct.unpack_from(order + ("Q" if big else "I"), data, 8 if big else 4)[0]
     count: int = struct.unpack_from(order + ("Q" if big else "H"), data, offset)[0]
     start, entry_size, inline = offset + (8 if big else 2), 20 if big else 12, 8 if big else 4
     tags: dict[int, tuple[int, int, int]] = {}
+    entries: dict[int, int] = {}
     for i in range(min(count, _MAX_TAGS)):
         entry = start + i * entry_size
         tag, kind, values = struct.unpack_from(order + ("HHQ" if big else "HHI"), data, entry)
@@ -68,9 +86,10 @@ def _read_directory(data: bytes) -> _Directory:
         if size > inline:
             value = struct.unpack_from(order + ("Q" if big else "I"), data, value)[0]
         tags.setdefault(tag, (kind, values, value))
+        entries.setdefault(tag, entry)
     end = start + min(count, _MAX_TAGS) * entry_size
     following = data[end : end + inline]
-    return _Directory(data, order, tags, int.from_bytes(following, "little"))
+    return Directory(data, order, big, tags, entries, int.from_bytes(following, "little"))
 
 
 def exif_orientation(block: bytes) -> int:
@@ -81,7 +100,7 @@ def exif_orientation(block: bytes) -> int:
     if block[:4] not in (b"II*\x00", b"MM\x00*"):
         return 1
     try:
-        value = _read_directory(block).first(_ORIENTATION, 1)
+        value = read_directory(block).first(_ORIENTATION, 1)
     except BROKEN:
         return 1
     return value if 1 <= value <= 8 else 1
@@ -94,27 +113,27 @@ def parse(data: bytes) -> Head:
         ImageError: undecodable.
         struct.error, OverflowError, IndexError: The data ends too early.
     """
-    directory = _read_directory(data)
-    width, height = directory.first(_WIDTH, 0), directory.first(_HEIGHT, 0)
+    directory = read_directory(data)
+    width, height = directory.first(WIDTH, 0), directory.first(HEIGHT, 0)
     if not (width and height):
         raise ImageError("undecodable", "TIFF without a size")
     orientation = directory.first(_ORIENTATION, 1)
-    mode = _MODES.get(directory.first(_PHOTOMETRIC, -1), "rgb")
+    mode = _MODES.get(directory.first(PHOTOMETRIC, -1), "rgb")
     return Head(
         kind="tiff",
         width=width,
         height=height,
         orientation=orientation if 1 <= orientation <= 8 else 1,
-        mode="float" if directory.first(_FORMAT, 1) == 3 else mode,
-        bits=directory.first(_BITS, 1),
-        alpha=any(value in (1, 2) for value in directory.values(_EXTRA)),
+        mode="float" if directory.first(FORMAT, 1) == 3 else mode,
+        bits=directory.first(BITS, 1),
+        alpha=any(value in (1, 2) for value in directory.values(EXTRA)),
         animated=directory.following != 0,
         icc=bytes(directory.values(_ICC)) if directory.tags.get(_ICC, (0,))[0] in (1, 7) else b"",
         complete=_data_end(directory) <= len(data),
     )
 
 
-def _data_end(directory: _Directory) -> int:
+def _data_end(directory: Directory) -> int:
     """Offset at which the last strip or tile ends."""
     end = 0
     for offsets, counts in _DATA_TAGS:

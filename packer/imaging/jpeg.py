@@ -1,14 +1,18 @@
-"""JPEG → pixels by simplejpeg, strict about every complaint of libjpeg, with a second opinion."""
+"""JPEG → pixels by simplejpeg; what libjpeg complains about decides whether they are damaged."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from packer.errors import ImageError
 from packer.imaging.head import Head
+from packer.imaging.tidy_jpeg import (
+    has_changed_line_ends,
+    has_lost_block,
+    is_padding,
+    tidied,
+)
 from packer.types import Array
 
 if TYPE_CHECKING:
@@ -30,12 +34,14 @@ def reduction(width: int, height: int, target: tuple[int, int] | None) -> int:
     return 1
 
 
-def decode_strict(data: bytes, head: Head, divisor: int = 1, layout: str = "RGB") -> Array:
+def decode_by_simplejpeg(
+    data: bytes, head: Head, divisor: int = 1, layout: str = "RGB", *, strict: bool = True
+) -> Array:
     """Decode to ceil(H/divisor) × ceil(W/divisor) uint8 pixels, not turned: three bytes each, or
     four in layout RGBX.
 
     Raises:
-        ValueError: libjpeg had anything to complain of.
+        ValueError: libjpeg gave a warning; if not `strict`, an error.
     """
     import simplejpeg
 
@@ -45,49 +51,65 @@ def decode_strict(data: bytes, head: Head, divisor: int = 1, layout: str = "RGB"
         min_width=-(-head.width // divisor),
         min_height=-(-head.height // divisor),
         min_factor=divisor,
+        strict=strict,
     )
     return pixels
 
 
-def decode(data: bytes, head: Head, divisor: int, layout: str = "RGB") -> tuple[Array, bool]:
-    """Decode to RGB (in `layout`, if nobody complains), not turned; also whether a decoder
-    complained, but the picture is whole.
+def decode(
+    data: bytes, head: Head, divisor: int, layout: str = "RGB", *, keep_damaged: bool = False
+) -> tuple[Array, str]:
+    """Decode to RGB (in `layout`, if libjpeg has no complaint), not turned.
 
-    A complaint is no verdict: stray bytes and odd markers cost no pixel. Then Pillow decides,
-    and what it reads whole (at full size) is kept.
+    A complaint is no verdict: stray bytes and odd markers cost no pixel. If the file without them
+    still gives one, its pixels are damaged.
+
+    Returns:
+        The pixels; a note: "" where there was no complaint, "warnings" (then they were decoded at
+        full scale, and are whole), "damaged" (likewise, and are not; with `keep_damaged` alone).
 
     Raises:
-        ImageError: truncated, undecodable, unsupported.
+        ImageError: truncated, damaged, undecodable, unsupported.
     """
     _require_supported(head)
     try:
-        return decode_strict(data, head, divisor, layout), False
-    except ValueError as error:
-        complaint = str(error)
-    if not head.complete:
-        return _decode_without_end(data, head), True
-    from packer.imaging.pil import opened, to_pixels
+        try:
+            found = decode_by_simplejpeg(data, head, divisor, layout), ""
+        except ValueError:
+            found = _decode_tidied(data, head), "warnings"
+        require_no_lost_block(data, head)
+    except ImageError as error:
+        if keep_damaged and error.reason in ("damaged", "truncated"):
+            with contextlib.suppress(ValueError):  # there is not one whole scan
+                return decode_by_simplejpeg(tidied(data, head), head, strict=False), "damaged"
+        raise
+    return found
 
-    with opened(data, "jpeg") as image:
-        pixels = to_pixels(image.convert("RGB"))
-    if "premature end" in complaint.lower() and _lost_its_end(pixels, head):
-        raise ImageError("truncated", "JPEG whose pixel data end early")
-    return pixels, True
 
-
-def cmyk_image(data: bytes, head: Head) -> Image:
-    """A JPEG of four components as Pillow's CMYK picture, for its ICC profile to be applied.
+def cmyk_image(data: bytes, head: Head, *, keep_damaged: bool = False) -> tuple[Image, str]:
+    """A JPEG of four components as Pillow's CMYK picture, for its ICC profile to be applied, and a
+    note as of `decode`.
 
     Raises:
-        ImageError: truncated, undecodable, unsupported.
+        ImageError: truncated, damaged, undecodable, unsupported.
     """
     from packer.imaging.pil import opened
 
-    decode(data, head, 1)  # the same strictness as for any other JPEG
-    with opened(data, "jpeg") as image:
+    note = decode(data, head, 1, keep_damaged=keep_damaged)[1]  # as strict as any other JPEG
+    with opened(tidied(data, head) if note else data, "jpeg") as image:
         if image.mode != "CMYK":
             raise ImageError("undecodable", f"CMYK JPEG that Pillow reads as {image.mode}")
-        return image.copy()
+        return image.copy(), note
+
+
+def require_no_lost_block(data: bytes, head: Head) -> None:
+    """Refuse a JPEG with a lost block that decodes without a complaint.
+
+    Raises:
+        ImageError: damaged.
+    """
+    if has_lost_block(data, head):
+        raise ImageError("damaged", "JPEG with a run of zeros in its pixel data: a lost block")
 
 
 def _require_supported(head: Head) -> None:
@@ -95,22 +117,47 @@ def _require_supported(head: Head) -> None:
         raise ImageError("unsupported", f"JPEG of {head.bits} bits, {head.coding} coding")
 
 
-def _decode_without_end(data: bytes, head: Head) -> Array:
-    """A sequential JPEG that lacks nothing but its end marker is whole: with the marker, libjpeg
-    has nothing to complain of. A progressive one may lack scans, which nothing would tell.
+def _decode_tidied(data: bytes, head: Head) -> Array:
+    """Decode a JPEG that libjpeg complains about, without what may be wrong in it at no cost.
+
+    A sequential one that lacks nothing but its end marker is whole. A progressive one may lack
+    scans, about which there is no complaint.
     """
-    if head.coding in _SEQUENTIAL:
-        with contextlib.suppress(ValueError):  # then pixel data are missing too
-            return decode_strict(data + b"\xff\xd9", head)
-    raise ImageError("truncated", "JPEG that was cut before its end")
+    clean = tidied(data, head)
+    if not head.complete and head.coding not in _SEQUENTIAL:
+        raise ImageError("truncated", "JPEG that was cut before its end")
+    if has_changed_line_ends(data):
+        raise ImageError("damaged", "JPEG whose line ends were changed in transfer (text mode)")
+    try:
+        return decode_by_simplejpeg(clean, head)
+    except ValueError as error:
+        complaint = str(error)
+    pixels = _second_opinion(clean, head, complaint)
+    if pixels is not None:
+        return pixels
+    if is_padding(complaint, clean):
+        return decode_by_simplejpeg(clean, head, strict=False)
+    if not head.complete:
+        raise ImageError("truncated", f"JPEG that was cut before its end (libjpeg: {complaint})")
+    raise ImageError("damaged", f"libjpeg: {complaint}")
 
 
-def _lost_its_end(pixels: Array, head: Head) -> bool:
-    """Whether pixels are missing, after libjpeg ran out of data. It then repeats the last colour
-    to the end, so that the last block is flat; the lost scans of a progressive JPEG leave no such
-    trace and count as lost.
+def _second_opinion(data: bytes, head: Head, complaint: str) -> Array | None:
+    """Pillow's pixels of what simplejpeg does not read at all, as unusual subsampling; None for
+    what it reads, but with complaints.
+
+    Raises:
+        ImageError: undecodable, truncated.
     """
-    if head.coding not in _SEQUENTIAL:
-        return True
-    block = pixels[-8:, -8:]
-    return bool(np.all(block == block[-1, -1]))
+    try:
+        decode_by_simplejpeg(data, head, strict=False)
+        return None
+    except ValueError:
+        pass
+    try:
+        from packer.imaging.pil import opened, to_pixels
+
+        with opened(data, "jpeg") as image:
+            return to_pixels(image.convert("RGB"))
+    except ImportError:
+        raise ImageError("undecodable", f"libjpeg: {complaint}; no Pillow to try") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from functools import cache
 from types import ModuleType
@@ -73,6 +74,25 @@ _one_thread = False
 def _stop_threads(cv2: ModuleType) -> None:
     # 0, not 1: at 1 OpenCV joins its pool's threads, and in a forked child that waits for ever.
     cv2.setNumThreads(0)
+
+
+@cache
+def _reads_avif() -> bool:
+    return re.search(r"^\s*AVIF:\s+(?!NO\b)\S", load_cv2().getBuildInformation(), re.M) is not None
+
+
+def require_avif() -> None:
+    """Check that this OpenCV was built with libavif.
+
+    Raises:
+        ImageError: unsupported.
+    """
+    if not _reads_avif():
+        raise ImageError(
+            "unsupported",
+            f"AVIF, which OpenCV {load_cv2().__version__} was built without; "
+            "pip install 'opencv-python>=5', or avifdec (libavif) makes PNGs of it",
+        )
 
 
 def decode_unchanged(data: bytes | memoryview) -> Array:

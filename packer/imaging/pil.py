@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 #: EXIF tag: which way up the picture was taken; 1: as it is stored.
 _ORIENTATION = 0x0112
+#: Modes that `convert("RGB")` takes as what they are.
+CONVERTIBLE: Final = (
+    *("1", "L", "LA", "La", "P", "PA", "RGB", "RGBX", "RGBA", "RGBa", "CMYK", "YCbCr"),
+    *("I;16", "I;16B", "I;16L", "I;16N"),
+)
+
 # Warnings filters and Pillow's switches are global to the process, so one thread reads at a time.
 # That costs little: Pillow holds the GIL for most of its work, and JPEG and WebP do not come here.
 _LOCK = threading.Lock()
@@ -80,7 +86,7 @@ def as_opened(image: Image) -> Pixels | bytes:
     except (MemoryError, ImageError):
         raise
     except Exception as error:
-        raise _as_image_error(error) from error
+        raise _as_image_error(error, known="") from error
 
 
 def to_pixels(image: Image) -> Pixels:
@@ -89,49 +95,79 @@ def to_pixels(image: Image) -> Pixels:
 
 
 @contextlib.contextmanager
-def opened(data: bytes, kind: str) -> Iterator[Image]:
+def opened(data: bytes, kind: str, *, known: str = "", by_libtiff: bool = False) -> Iterator[Image]:
     """The first frame of a picture, decoded whole, as Pillow's; closed after use.
 
     No warning is printed, what is cut short is refused whatever the process has set in
     `ImageFile.LOAD_TRUNCATED_IMAGES`, and so is what has more than `PIXEL_LIMIT` pixels.
 
+    Args:
+        data: The file's bytes.
+        kind: As `sniff` calls it.
+        known: What the picture is, if its header was understood: then it is unsupported, not
+            undecodable, where Pillow has no mode for it.
+        by_libtiff: Let libtiff read even a TIFF that is not compressed.
+
     Raises:
-        ImageError: truncated, undecodable, too-large; also for what Pillow raises in the body.
+        ImageError: truncated, undecodable, unsupported, too-large; also for what Pillow raises in
+            the body.
         MemoryError: As it says.
     """
     from PIL import Image
 
     _silence_libraries()
-    with _strict_manners():
+    with _strict_manners(by_libtiff):
         try:
+            _tiff_errors.clear()
             with Image.open(io.BytesIO(data), formats=(kind.upper(),)) as image:
                 image.load()
+                if _tiff_errors:
+                    raise ImageError("damaged", f"libtiff: {_tiff_errors[0]}")
                 yield image
         except (MemoryError, ImageError):
             raise
         except Exception as error:  # a dozen types: OSError, SyntaxError, struct.error, …
-            raise _as_image_error(error) from None
+            raise _as_image_error(error, known) from None
 
 
 @contextlib.contextmanager
-def _strict_manners() -> Iterator[None]:
-    from PIL import Image, ImageFile
+def _strict_manners(by_libtiff: bool) -> Iterator[None]:
+    from PIL import Image, ImageFile, TiffImagePlugin
 
     with _LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         saved = Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES
+        through = TiffImagePlugin.READ_LIBTIFF
         # Pillow warns above its limit and refuses above twice that.
         Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES = PIXEL_LIMIT // 2, False
+        TiffImagePlugin.READ_LIBTIFF = by_libtiff
         try:
             yield
         finally:
             Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES = saved
+            TiffImagePlugin.READ_LIBTIFF = through
+
+
+_tiff_errors: list[str] = []
+# TIFFErrorHandler of tiffio.h: void (const char *module, const char *format, va_list).
+_TiffHandler = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
+
+
+def _keep_tiff_error(module: bytes | None, text: bytes, arguments: int | None) -> None:
+    room = ctypes.create_string_buffer(200)
+    ctypes.CDLL(None).vsnprintf(room, ctypes.c_size_t(200), text, ctypes.c_void_p(arguments))
+    where = (module or b"").decode(errors="replace")
+    _tiff_errors.append(f"{where}: {room.value.decode(errors='replace')}")
+
+
+_tiff_error_handler = _TiffHandler(_keep_tiff_error)  # must outlive libtiff
 
 
 @cache
 def _silence_libraries() -> None:
     """Keep Pillow's loggers, and the libtiff it is linked with, from writing to stderr: one cut
-    fax-coded page prints a line for each of its rows.
+    fax-coded page prints a line for each of its rows. libtiff's errors are kept, as Pillow passes
+    over those about fax-coded rows, which hold anything then.
     """
     from PIL import _imaging
 
@@ -140,24 +176,31 @@ def _silence_libraries() -> None:
     # libtiff that the extension itself loaded; a Pillow without libtiff has none.
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(_imaging.__file__)
-        for name in ("TIFFSetErrorHandler", "TIFFSetWarningHandler"):
+        for name, function in (
+            ("TIFFSetErrorHandler", _tiff_error_handler),
+            ("TIFFSetWarningHandler", _TiffHandler()),
+        ):
             handler = getattr(library, name)
-            handler.argtypes, handler.restype = [ctypes.c_void_p], ctypes.c_void_p
-            handler(None)
+            handler.argtypes, handler.restype = [_TiffHandler], ctypes.c_void_p
+            handler(function)
 
 
 #: What Pillow says of a file that ends too early.
 _CUT = ("truncated", "unexpected end", "not enough image data")
 
 
-def _as_image_error(error: Exception) -> ImageError:
+def _as_image_error(error: Exception, known: str) -> ImageError:
     from PIL import Image, UnidentifiedImageError
 
     if isinstance(error, Image.DecompressionBombError):
         return ImageError("too-large", f"more than the limit of {PIXEL_LIMIT:,} pixels")
+    if isinstance(error, UnidentifiedImageError) and known:
+        return ImageError("unsupported", f"Pillow does not read {known}")
     if isinstance(error, UnidentifiedImageError):
         return ImageError("undecodable", "Pillow finds its header broken")
     text = " ".join(str(error).split()) or type(error).__name__
     lower = text.lower()
+    if lower.startswith("unsupported"):
+        return ImageError("unsupported", f"Pillow: {text}")
     cut = isinstance(error, EOFError) or any(words in lower for words in _CUT)
     return ImageError("truncated" if cut else "undecodable", f"Pillow: {text}")

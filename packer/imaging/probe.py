@@ -6,7 +6,15 @@ from collections.abc import Callable
 from typing import Final
 
 from packer.errors import ImageError
-from packer.imaging import head_bitmap, head_jpeg, head_netpbm, head_png, head_tiff, head_webp
+from packer.imaging import (
+    head_avif,
+    head_bitmap,
+    head_jpeg,
+    head_netpbm,
+    head_png,
+    head_tiff,
+    head_webp,
+)
 from packer.imaging.head import Head
 from packer.imaging.sniff import require_kind
 
@@ -14,6 +22,10 @@ from packer.imaging.sniff import require_kind
 #: a GiB. Pillow's own limit is the same number; decoding and resizing such a picture takes up to
 #: 1.3 GB (3 bytes a pixel here, 4 in Pillow).
 PIXEL_LIMIT: Final = (1 << 29) // 3
+
+#: Most pixels that a byte of a file can stand for, so that a few bytes do not take a GiB: deflate
+#: packs 1032 bytes of 8 one-bit pixels into one; a JPEG needs a bit for a block of 64 pixels.
+_PIXELS_PER_BYTE: Final = {"png": 1032 * 8, "jpeg": 512}
 
 _PARSERS: Final[dict[str, Callable[[bytes], Head]]] = {
     "jpeg": head_jpeg.parse,
@@ -23,6 +35,7 @@ _PARSERS: Final[dict[str, Callable[[bytes], Head]]] = {
     "gif": head_bitmap.parse_gif,
     "tiff": head_tiff.parse,
     "ppm": head_netpbm.parse,
+    "avif": head_avif.parse,
 }
 
 
@@ -42,6 +55,9 @@ def probe(data: bytes) -> Head:
     except (*head_tiff.BROKEN, IndexError):
         raise ImageError("truncated", f"{kind.upper()} that ends within its header") from None
     require_pixel_count(head.width, head.height)
+    if head.width * head.height > len(data) * _PIXELS_PER_BYTE.get(head.kind, PIXEL_LIMIT):
+        size = f"{head.width} x {head.height} pixels"
+        raise ImageError("truncated", f"{kind.upper()} of {len(data):,} bytes cannot hold {size}")
     return head
 
 

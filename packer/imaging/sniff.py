@@ -15,6 +15,15 @@ EXTENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "gif": ("gif",),
     "tiff": ("tif", "tiff"),
     "ppm": ("ppm", "pgm", "pbm", "pnm"),
+    "avif": ("avif",),
+}
+#: How others come to a kind that is converted.
+_WAYS_OUT: Final[dict[str, str]] = {
+    "heic": "heif-convert (libheif) makes JPEGs of it",
+    "jp2": "opj_decompress (OpenJPEG) makes PNGs of it",
+    "jxl": "djxl (libjxl) makes JPEGs or PNGs of it",
+    "svg": "rsvg-convert makes PNGs of it",
+    "pdf": "pdftoppm -png makes pictures of its pages",
 }
 
 # First bytes, in the order they are tried.
@@ -65,14 +74,16 @@ _NO_PICTURES: Final[tuple[tuple[bytes, str], ...]] = (
 
 
 def sniff(data: bytes) -> str:
-    """The kind of picture: a key of `EXTENSIONS`; avif, heic, jp2, jxl, psd, ico, exr, pdf,
-    svg, pam or pfm, which are known but not converted; "" if unknown.
+    """The kind of picture: a key of `EXTENSIONS`; heic, jp2, jxl, psd, ico, exr, pdf, svg, pam or
+    pfm, which are known but not converted; "" if unknown.
     """
     for start, kind in _STARTS:
         if data.startswith(start):
             return kind
     if data[4:8] == b"ftyp":
-        return _BRANDS.get(data[8:12], "")
+        kind = _BRANDS.get(data[8:12], "")
+        others = data[16 : int.from_bytes(data[:4], "big")]
+        return "avif" if kind == "heic" and b"avif" in others else kind
     text = data[:256].lstrip().lower()
     checks = {
         "jpeg": data == b"\xff\xd8",  # cut to its first two bytes
@@ -105,7 +116,8 @@ def require_kind(data: bytes) -> str:
         return kind
     if kind:
         known = ", ".join(name.upper() for name in EXTENSIONS)
-        raise ImageError("unsupported", f"{kind.upper()} is not converted, only {known}")
+        way = _WAYS_OUT.get(kind, "magick (ImageMagick) makes PNGs of it")
+        raise ImageError("unsupported", f"{kind.upper()} is not converted, only {known}; {way}")
     text = data[:64].lstrip().lower()
     for start, what in _NO_PICTURES:
         if text.startswith(start.lower()):

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from packer.errors import ImageError, PackerError, WorkerError
+from packer.notes import note_bits
 from packer.options import ImageOptions
 from packer.packing.readahead import read_ahead
 from packer.sources import Source
@@ -88,7 +89,7 @@ def make_batch(task: BatchTask) -> BatchResult:
         for slot in task.slots:
             data = ImageError("missing", slot.missing) if slot.missing else next(files)
             try:
-                if isinstance(data, ImageError):
+                if isinstance(data, Exception):
                     raise data
                 result.read += len(data)
                 picture = transcode(
@@ -114,6 +115,7 @@ def make_batch(task: BatchTask) -> BatchResult:
                     width=picture.width,
                     height=picture.height,
                     payloads={"image": picture.payload},
+                    notes=note_bits(picture.notes),
                 )
             )
     return result

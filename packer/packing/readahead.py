@@ -35,7 +35,7 @@ PROBE_EVERY = 32
 _batches_to_probe = 0
 
 #: A file's bytes, or why it cannot be read.
-Read: TypeAlias = "bytes | ImageError"
+Read: TypeAlias = "bytes | ImageError | MemoryError"
 
 
 def read_ahead(source: Source, paths: Sequence[bytes]) -> Generator[Read]:
@@ -98,5 +98,5 @@ def _read_group(source: Source, paths: Sequence[bytes]) -> list[Read]:
 def _read(source: Source, path: bytes) -> Read:
     try:
         return source.read(path)
-    except ImageError as error:
+    except (ImageError, MemoryError) as error:
         return error

@@ -32,6 +32,7 @@ from typing import Any, Protocol, TypeVar
 
 from packer.deferral import SIGNALS
 from packer.errors import MissingDependency
+from packer.imaging import memory
 from packer.installing import install_line
 from packer.packing import handover, limits
 
@@ -79,6 +80,8 @@ class ThreadWorkers:
     """Threads of this process."""
 
     def __init__(self, jobs: int) -> None:
+        few = memory.at_once(jobs)
+        memory.take_turns(threading.Semaphore(few) if few < jobs else None)
         self._executor = ThreadPoolExecutor(jobs)
 
     def submit(self, function: Callable[[T], R], task: T) -> Future[R]:
@@ -97,6 +100,7 @@ class ThreadWorkers:
     def stop(self) -> None:
         """Wait for what they are at, and drop what waits."""
         self._executor.shutdown(wait=True, cancel_futures=True)
+        memory.take_turns(None)
 
 
 class ProcessWorkers:
@@ -121,11 +125,13 @@ class ProcessWorkers:
             context, inherits = _context()
             self._places = handover.make_places(tasks) if inherits else None
             self._lent: int | None = None  # the place of the result that is in use
+            few = memory.at_once(jobs)
+            turns = context.Semaphore(few) if few < jobs else None
             self._executor: Any = ProcessPoolExecutor(
                 jobs,
                 context=context,
                 initializer=_start_worker,
-                initargs=(os.getpid(), self._places),
+                initargs=(os.getpid(), self._places, turns),
             )
         _widen(self._executor._result_queue._writer.fileno())
         try:
@@ -278,8 +284,9 @@ def _blocked_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start_worker(parent: int, places: handover.Places | None) -> None:
+def _start_worker(parent: int, places: handover.Places | None, turns: Any) -> None:
     """In a new worker process."""
+    memory.take_turns(turns)
     from packer.imaging.opencv import keep_to_one_thread
 
     keep_to_one_thread()

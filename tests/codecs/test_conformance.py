@@ -111,8 +111,9 @@ def test_a_cut_payload_is_refused(
     part: int, codec: Codec, options: ImageOptions, picture: Pixels
 ) -> None:
     payload = codec.encode(picture, options)
-    with pytest.raises(ImageError):
-        codec.decode(payload[: len(payload) * part // 3], 90, 60)
+    for decode in (codec.decode, codec.decode_strictly):
+        with pytest.raises(ImageError):
+            decode(payload[: len(payload) * part // 3], 90, 60)
 
 
 @given(data=st.data())
@@ -192,6 +193,7 @@ def test_its_own_payloads_are_accepted_and_stripped_of_nothing_that_counts(
     stripped = codec.strip(payload)
     assert len(stripped) <= len(payload)
     assert np.array_equal(codec.decode(stripped, 90, 60), codec.decode(payload, 90, 60))
+    assert np.array_equal(codec.decode_strictly(stripped, 90, 60), codec.decode(payload, 90, 60))
     assert codec.strip(stripped) == stripped
 
 

@@ -118,11 +118,11 @@ def test_regions_get_a_second_opinion_where_a_decoder_complains(
     picture: Pixels,
     save: Callable[..., bytes],
 ) -> None:
-    """Stray bytes cost no pixel; what follows is decoded whole, by Pillow."""
+    """Stray bytes between segments cost no pixel; the picture is decoded whole, without them."""
     if not extension:
         monkeypatch.setattr(region_module, "_native", lambda: None)
     clean = save(picture, "jpeg", quality=90, restart_marker_rows=1)
-    at = clean.find(b"\xff\xd1")
+    at = clean.find(b"\xff\xdb")
     stray = clean[:at] + b"\x00" * 9 + clean[at:]
     with pytest.raises(ValueError, match="extraneous"):
         simplejpeg.decode_jpeg(stray)

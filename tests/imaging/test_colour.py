@@ -143,6 +143,21 @@ def test_gray_profiles(kind: str, save: Callable[..., bytes]) -> None:
     assert abs(int(neutral.pixels[8, 55, 1]) - 128) < 4
 
 
+@pytest.mark.parametrize("kind", ["png", "tiff"])
+@pytest.mark.parametrize("opacity", [255, 254])
+def test_gray_with_transparency_gets_the_profile_that_gray_alone_gets(
+    opacity: int, kind: str, save: Callable[..., bytes]
+) -> None:
+    ramp = Image.fromarray(np.tile(np.arange(256, dtype=np.uint8), (16, 1)))
+    pair = Image.merge("LA", (ramp, Image.new("L", ramp.size, opacity)))
+    for profile, note in ((_gray_profile(1.0), "icc"), (_matrix_profile(_ADOBE, 1.0), "icc")):
+        alone = decode(save(ramp, kind, icc_profile=profile))
+        picture = decode(save(pair, kind, icc_profile=profile))
+        assert note in picture.notes
+        assert ("alpha" in picture.notes) is (opacity < 255)
+        assert np.abs(picture.pixels.astype(int) - alone.pixels).max() <= 1
+
+
 @pytest.mark.parametrize("kind", ["jpeg", "tiff"])
 def test_cmyk_profiles(kind: str, save: Callable[..., bytes]) -> None:
     """CV06: by its profile where it has one."""

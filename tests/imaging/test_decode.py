@@ -157,7 +157,8 @@ def test_transparent_pixels_show_the_background(kind: str, save: Callable[..., b
     data = save(Image.fromarray(rgba), kind, lossless=True)
     assert (decode(data).pixels[:, 16:] == 255).all()
     assert (decode(data).pixels[:, :14] == (255, 0, 0)).all()
-    assert (decode(data, background=(1, 2, 3)).pixels[:, 16:] == (1, 2, 3)).all()
+    options = ImageOptions(background=(1, 2, 3))
+    assert (decode(data, options=options).pixels[:, 16:] == (1, 2, 3)).all()
     assert decode(data).notes == ("alpha",)
 
 
@@ -205,7 +206,7 @@ def test_a_cut_jpeg_with_an_end_pasted_on_is_still_cut(
     data = save(draw_photo(300, 200, 3), "jpeg", progressive=progressive)
     with pytest.raises(ImageError) as caught:
         decode(data[: int(len(data) * 0.6)] + b"\xff\xd9")
-    assert caught.value.reason == "truncated"
+    assert caught.value.reason == "damaged"
 
 
 def test_a_jpeg_that_lacks_only_its_end_marker_is_whole(
@@ -341,3 +342,16 @@ def test_reduced_scale_costs_less_than_the_encoding(draw_photo: Callable[..., Pi
 def test_a_head_that_is_known_is_not_read_again(photo: Pixels, save: Callable[..., bytes]) -> None:
     data = save(photo, "jpeg")
     assert np.array_equal(decode(data, head=probe(data)).pixels, decode(data).pixels)
+
+
+def test_cmyk_is_inverted_with_and_without_adobes_marker(save: Callable[..., bytes]) -> None:
+    """docs/decisions/0021: as Pillow and OpenCV show it."""
+    plates = np.full((16, 16, 4), (200, 10, 90, 20), np.uint8)
+    data = save(Image.fromarray(plates, "CMYK"), "jpeg", quality=100)
+    start = data.find(b"\xff\xee")
+    bare = data[:start] + data[start + 2 + int.from_bytes(data[start + 2 : start + 4], "big") :]
+    assert b"Adobe" not in bare
+    expected = np.asarray(Image.fromarray(plates, "CMYK").convert("RGB"))
+    for file in (data, bare):
+        assert np.abs(decode(file).pixels.astype(int) - expected).max() <= 3
+        assert decode(file).notes == ("cmyk",)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+import struct
 from collections.abc import Callable
 
 import numpy as np
@@ -8,7 +10,9 @@ import simplejpeg
 from PIL import Image
 
 from packer.errors import ImageError
-from packer.imaging.head_jpeg import parse
+from packer.imaging.head_jpeg import MAX_SCANS, parse
+from packer.options import ImageOptions
+from packer.transcode import transcode
 from packer.types import Pixels
 
 
@@ -46,6 +50,40 @@ def test_a_profile_in_several_segments_is_joined_in_their_order(
     assert parse(data).icc == profile
 
 
+def _with_parts(data: bytes, parts: list[tuple[int, int, bytes]]) -> bytes:
+    """A JPEG with parts of a profile: number, count, bytes."""
+    segments = [
+        b"\xff\xe2"
+        + struct.pack(">H", 16 + len(part))
+        + b"ICC_PROFILE\0"
+        + bytes([number, count])
+        + part
+        for number, count, part in parts
+    ]
+    return data[:2] + b"".join(segments) + data[2:]
+
+
+def test_parts_of_a_profile_are_joined_by_their_numbers(
+    photo: Pixels, save: Callable[..., bytes]
+) -> None:
+    """Whatever their order in the file; one that is missing or there twice leaves no profile."""
+    data = save(photo, "jpeg")
+    whole = [(1, 3, b"one "), (2, 3, b"two "), (3, 3, b"three")]
+    for order in itertools.permutations(whole):
+        assert parse(_with_parts(data, list(order))).icc == b"one two three"
+    for parts in (
+        *([part for part in whole if part != missing] for missing in whole),
+        [*whole, whole[1]],
+        [whole[0], whole[0], whole[2]],
+        [(0, 3, b"one "), (1, 3, b"two "), (2, 3, b"three")],
+        [(1, 3, b"one "), (2, 3, b"two "), (3, 2, b"three")],
+        [(1, 0, b"one")],
+    ):
+        broken = _with_parts(data, parts)
+        assert transcode(broken, ImageOptions()).notes == ("icc-ignored", "kept")
+        assert transcode(broken, ImageOptions(size=(40, 40))).notes[0] == "icc-ignored"
+
+
 def test_completeness_is_an_end_marker_behind_the_first_scan(
     photo: Pixels, save: Callable[..., bytes]
 ) -> None:
@@ -72,3 +110,30 @@ def test_headers_without_a_picture(data: bytes, reason: str) -> None:
     with pytest.raises(ImageError) as caught:
         parse(data)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("count", [80, 300])
+def test_scans_without_end_are_refused_by_name(
+    count: int, photo: Pixels, save: Callable[..., bytes]
+) -> None:
+    """Each goes through the whole picture, whatever little it adds."""
+    data = save(photo, "jpeg", progressive=True)
+    scan = data.rfind(b"\xff\xda")
+    many = data[:scan] + data[scan:-2] * count + b"\xff\xd9"
+    if count < MAX_SCANS:
+        assert parse(many).coding == "progressive"
+        return
+    with pytest.raises(ImageError, match=r"too-large: JPEG of 3\d\d scans, more than 100"):
+        parse(many)
+    # Those of another picture behind it do not count.
+    assert parse(data + many).coding == "progressive"
+
+
+def test_scans_of_a_sequential_file_are_counted_where_it_has_several(
+    photo: Pixels, save: Callable[..., bytes]
+) -> None:
+    data = save(photo, "jpeg")
+    scan = data.rfind(b"\xff\xda")
+    single = b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00" + bytes(5)
+    with pytest.raises(ImageError, match="too-large: JPEG of 200 scans"):
+        parse(data[:scan] + single * 200 + b"\xff\xd9")

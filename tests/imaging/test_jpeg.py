@@ -8,7 +8,7 @@ import simplejpeg
 
 from packer.errors import ImageError
 from packer.imaging.head_jpeg import parse
-from packer.imaging.jpeg import decode, decode_strict, reduction
+from packer.imaging.jpeg import decode, decode_by_simplejpeg, reduction
 from packer.types import Pixels
 
 
@@ -35,7 +35,7 @@ def test_decodes_at_exactly_the_scale_asked_for(
     divisor: int, size: tuple[int, int], draw_photo: Callable[..., Pixels]
 ) -> None:
     data = simplejpeg.encode_jpeg(draw_photo(*size), colorsubsampling="420")
-    pixels = decode_strict(data, parse(data), divisor)
+    pixels = decode_by_simplejpeg(data, parse(data), divisor)
     assert pixels.shape == (-(-size[1] // divisor), -(-size[0] // divisor), 3)
 
 
@@ -44,10 +44,10 @@ def test_strictness_hears_every_complaint(photo: Pixels, save: Callable[..., byt
     at = data.find(b"\xff\xdb")
     stray = data[:at] + b"\0\0" + data[at:]
     with pytest.raises(ValueError, match="extraneous"):
-        decode_strict(stray, parse(stray))
+        decode_by_simplejpeg(stray, parse(stray))
     pixels, complained = decode(stray, parse(stray), 1)
     assert complained
-    assert np.array_equal(pixels, decode_strict(data, parse(data)))
+    assert np.array_equal(pixels, decode_by_simplejpeg(data, parse(data)))
 
 
 @pytest.mark.parametrize(("marker", "bits"), [(0xC3, 8), (0xC5, 8), (0xC1, 12)])

@@ -72,7 +72,8 @@ def test_a_picture_of_too_many_pixels_is_refused_from_its_header(
     else:
         form = {"jpeg": ">HH", "png": ">II", "bmp": "<ii", "gif": "<HH", "webp": "<HH"}[kind]
         struct.pack_into(form, data, at, wide, high)
-    with pytest.raises(ImageError, match="178,956,970") as caught:
+    named = "256,000,000" if kind == "gif" else "178,956,970"
+    with pytest.raises(ImageError, match=named) as caught:
         probe(bytes(data))
     assert caught.value.reason == "too-large"
     assert PIXEL_LIMIT == 178_956_970
@@ -89,3 +90,41 @@ def test_hostile_headers_give_a_head_or_an_image_error(start: bytes, rest: bytes
         assert head.width > 0
         assert head.height > 0
         assert 1 <= head.orientation <= 8
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "gif"])
+def test_a_few_bytes_cannot_claim_a_large_picture(
+    kind: str, photo: Pixels, save: Callable[..., bytes]
+) -> None:
+    """Within the pixel limit, but no file of so few bytes holds so much."""
+    data = bytearray(save(photo[:8, :8], kind))
+    at = {"jpeg": data.find(b"\xff\xc0") + 5, "png": 16}.get(kind)
+    if at is None:
+        at = data.find(b"\x2c\0\0\0\0") + 5  # the first frame, which widens the screen
+    form = {"jpeg": ">HH", "png": ">II", "gif": "<HH"}[kind]
+    struct.pack_into(form, data, at, 13_000, 13_000)
+    with pytest.raises(ImageError, match=r"(truncated|too-large): .* cannot hold"):
+        probe(bytes(data))
+
+
+def test_what_packs_best_is_not_refused(save: Callable[..., bytes]) -> None:
+    """One colour: the fewest bytes for a pixel."""
+    black = Image.new("1", (4000, 4000))
+    for kind in ("png", "gif"):
+        assert probe(save(black, kind)).width == 4000
+    optimized = save(black.convert("L"), "jpeg", optimize=True)
+    assert probe(optimized).width == 4000
+    progressive = save(black.convert("L"), "jpeg", progressive=True, quality=1)
+    assert probe(progressive).height == 4000
+
+
+def test_a_screen_far_larger_than_its_frame_is_refused(
+    photo: Pixels, save: Callable[..., bytes]
+) -> None:
+    """A GIF of 44 bytes took 1.7 GB."""
+    data = bytearray(save(photo[:8, :8], "gif"))
+    struct.pack_into("<HH", data, 6, 65_000, 2_700)
+    with pytest.raises(ImageError, match="too-large: GIF whose screen"):
+        probe(bytes(data))
+    struct.pack_into("<HH", data, 6, 4_000, 4_000)
+    assert probe(bytes(data)).width == 4_000

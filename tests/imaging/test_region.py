@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from packer.codecs import jpeg
 from packer.imaging import region
 from packer.imaging.region import Region, decode_jpeg
 from packer.types import Array, Pixels
@@ -217,3 +218,31 @@ def test_rectangles_of_pixels() -> None:
     assert not part.is_whole(12, 9)
     assert Region(0, 0, 9, 12).is_whole(12, 9)
     assert not Region(0, 0, 9, 12, 2).is_whole(12, 9)
+
+
+def _without_last_scans(payload: bytes, missing: int) -> bytes:
+    """A progressive JPEG that ends before its last scans, with its end marker."""
+    starts = [at for at in range(len(payload)) if payload.startswith(b"\xff\xda", at)]
+    cut = payload[: starts[-missing]]
+    tables = cut.rfind(b"\xff\xc4")  # of the first scan that is missing
+    return (cut[:tables] if tables > starts[-missing - 1] else cut) + b"\xff\xd9"
+
+
+@pytest.mark.parametrize("kind", ["progressive", "progressive gray"])
+@pytest.mark.parametrize("missing", [0, 1, 2, 4, 5])
+@pytest.mark.parametrize("extension", [True, False])
+def test_rectangles_of_pictures_that_lack_scans_are_those_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch, extension: bool, missing: int, kind: str
+) -> None:
+    """libjpeg smooths such pictures across their blocks."""
+    if not extension:
+        monkeypatch.setattr(region, "_native", lambda: None)
+    pixels = picture(96, 120, 3)
+    image = Image.fromarray(pixels).convert("L" if kind.endswith("gray") else "RGB")
+    file = io.BytesIO()
+    image.save(file, "jpeg", quality=85, progressive=True)
+    payload = _without_last_scans(file.getvalue(), missing) if missing else file.getvalue()
+    whole = jpeg.decode(payload, 120, 96)
+    for part in (Region(16, 24, 40, 64), Region(0, 0, 33, 17), Region(50, 61, 46, 59)):
+        out = np.zeros((part.height, part.width, 3), np.uint8)
+        assert np.array_equal(jpeg.decode_region(payload, 120, 96, part, out), part.cut(whole))

@@ -19,7 +19,6 @@ def test_every_kind_is_told_from_its_content(
 @pytest.mark.parametrize(
     ("data", "kind"),
     [
-        (b"\x00\x00\x00\x1cftypavif", "avif"),
         (b"\x00\x00\x00\x1cftypheic", "heic"),
         (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "jp2"),
         (b"\xff\x0a\x00", "jxl"),
@@ -56,6 +55,12 @@ def test_what_is_no_picture_is_refused_by_name(data: bytes, reason: str, says: s
     with pytest.raises(ImageError, match=says) as caught:
         require_kind(data)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("major", [b"avif", b"avis", b"mif1", b"msf1"])
+def test_avif_is_told_by_its_brands(major: bytes) -> None:
+    assert sniff(b"\0\0\0\x20ftyp" + major + b"\0\0\0\0mif1avifmiaf") == "avif"
+    assert sniff(b"\0\0\0\x20ftypmif1\0\0\0\0mif1heicmiaf") == "heic"
 
 
 def test_a_jpeg_cut_to_two_bytes_is_still_a_jpeg() -> None:

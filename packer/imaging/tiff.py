@@ -1,0 +1,150 @@
+"""What Pillow is given of a TIFF: a directory of its own, with the tags that decide pixels alone.
+
+Broken metadata then cost no picture, Pillow does not turn by itself, and of what it reads wrongly
+some is put in another way that it reads rightly (measured by tests/imaging/test_tiff.py, which
+holds every combination of depth, colours, layout, compression and byte order).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from packer.errors import ImageError
+from packer.imaging.head_tiff import (
+    BITS,
+    COLOUR_MAP,
+    COMPRESSION,
+    EXTRA,
+    FILL_ORDER,
+    FORMAT,
+    HEIGHT,
+    PHOTOMETRIC,
+    PLANAR,
+    SAMPLES,
+    WIDTH,
+    Directory,
+    read_directory,
+)
+
+#: Rows per strip, predictor, fax options, tiles, JPEG tables, YCbCr, inks: with those above, all
+#: that libtiff needs.
+_NEEDED: Final = frozenset(
+    (
+        *(WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER, SAMPLES, PLANAR),
+        *(COLOUR_MAP, EXTRA, FORMAT, 273, 278, 279, 292, 293, 317, 322, 323, 324, 325),
+        *(332, 347, 512, 513, 514, 515, 517, 518, 519, 520, 521, 529, 530, 531, 532),
+    )
+)
+_SHORT, _LONG, _LONG8 = 3, 4, 16
+_CODES: Final = {1: "B", _SHORT: "H", _LONG: "I", 7: "B", _LONG8: "Q"}
+_WHITE_IS_ZERO, _BLACK_IS_ZERO, _PALETTE, _CMYK, _YCBCR = 0, 1, 3, 5, 6
+_COLOURS: Final = {0: "gray", 1: "gray", 2: "RGB", 3: "palette", 5: "CMYK", 6: "YCbCr", 8: "Lab"}
+#: Numbers of planes that Pillow puts together rightly, by photometric.
+_PLANES: Final = {2: (3, 4), _CMYK: (4,), _YCBCR: (3,)}
+_UNSIGNED, _FLOAT = 1, 3
+_JPEG: Final = (6, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A TIFF as Pillow reads it rightly.
+
+    Attributes:
+        data: The file.
+        by_libtiff: Whether libtiff must read it, and not Pillow, also where it is not compressed.
+        inverted: Whether its gray levels are to be inverted.
+        colours: What it is, in words, for errors.
+    """
+
+    data: bytes
+    by_libtiff: bool
+    inverted: bool
+    colours: str
+
+
+def prepare(data: bytes) -> Prepared:
+    """A TIFF with its first directory alone, and with what Pillow reads wrongly put otherwise.
+
+    Raises:
+        ImageError: unsupported: of a kind that is known to be read wrongly, or has no agreed scale.
+        struct.error, OverflowError: The data end within the directory.
+    """
+    directory = read_directory(data)
+    photometric = directory.first(PHOTOMETRIC, _WHITE_IS_ZERO)
+    samples = directory.first(SAMPLES, 1)
+    bits = directory.values(BITS) or (1,)
+    compression = directory.first(COMPRESSION, 1)
+    colours = f"{bits[0]}-bit {_COLOURS.get(photometric, f'photometric {photometric}')}"
+    formats = set(directory.values(FORMAT)) or {_UNSIGNED}
+    if formats != {_UNSIGNED}:
+        kind = "floating-point" if _FLOAT in formats else "signed, complex or undefined"
+        raise ImageError(
+            "unsupported", f"TIFF of {kind} samples of {bits[0]} bits, which have no agreed scale"
+        )
+    if bits[0] > 16:
+        raise ImageError("unsupported", f"TIFF of {bits[0]} bits, which have no agreed scale")
+    if len(set(bits)) > 1:
+        raise ImageError("unsupported", f"TIFF of samples of {bits} bits")
+    changed: dict[int, tuple[int, Sequence[int]]] = {}
+    order = directory.order
+    inverted = photometric == _WHITE_IS_ZERO and bits[0] > 8
+    if inverted:  # Pillow inverts up to 8 bits
+        changed[PHOTOMETRIC] = (_SHORT, [_BLACK_IS_ZERO])
+    if bits[0] == 12 or directory.big:
+        order = "<"  # the only one in which Pillow reads these; up to 12 bits, pixels have none
+    if order != directory.order and bits[0] == 16:
+        raise ImageError("unsupported", "BigTIFF of 16-bit samples in big-endian order")
+    if samples == 1:
+        changed[PLANAR] = (_SHORT, [1])
+    colour_map = directory.values(COLOUR_MAP)
+    if photometric == _PALETTE and colour_map and max(colour_map) < 256:
+        # Of 8 bits, though the format says 16, as libtiff's own tools read it.
+        changed[COLOUR_MAP] = (_SHORT, [value * 257 for value in colour_map])
+    planes = samples > 1 and directory.first(PLANAR, 1) == 2
+    unused = directory.first(EXTRA, 2) == 0  # Pillow reads planes without a meaning as colours
+    if planes and (samples not in _PLANES.get(photometric, ()) or (samples == 4 and unused)):
+        raise ImageError("unsupported", f"TIFF of {samples} planes of {colours}")
+    return Prepared(
+        data=_with_directory(directory, order, changed),
+        by_libtiff=compression not in _JPEG and (photometric == _YCBCR or planes),
+        inverted=inverted,
+        colours=colours,
+    )
+
+
+def _with_directory(
+    directory: Directory, order: str, changed: Mapping[int, tuple[int, Sequence[int]]]
+) -> bytes:
+    """The file with a new directory at its end: needed tags, some of them changed."""
+    big, data = directory.big, directory.data
+    wide, inline = ("Q", 8) if big else ("I", 4)
+    beside: list[bytes] = []  # values that have no room in their entries
+    entries: list[bytes] = []
+    position = len(data) + -len(data) % 8
+    for tag in sorted({*directory.tags.keys() & _NEEDED, *changed}):
+        kind, values = changed.get(tag, (directory.tags.get(tag, (0,))[0], directory.values(tag)))
+        if kind not in _CODES or not values:
+            if order == directory.order:
+                at = directory.entries[tag]
+                entries.append(data[at : at + inline + (12 if big else 8)])
+            continue
+        packed = struct.pack(f"{order}{len(values)}{_CODES[kind]}", *values)
+        field = packed.ljust(inline, b"\x00")
+        if len(packed) > inline:
+            field = struct.pack(order + wide, position)
+            beside.append(packed + bytes(-len(packed) % 8))
+            position += len(beside[-1])
+        entries.append(struct.pack(f"{order}HH{wide}", tag, kind, len(values)) + field)
+    header = (b"II" if order == "<" else b"MM") + struct.pack(order + "H", 43 if big else 42)
+    if big:
+        header += struct.pack(order + "HHQ", 8, 0, position)
+    else:
+        header += struct.pack(order + "I", position)
+    count = struct.pack(order + ("Q" if big else "H"), len(entries))
+    padding = bytes(-len(data) % 8)
+    return b"".join(
+        [header, memoryview(data)[len(header) :], padding, *beside, count, *entries, bytes(inline)]
+    )

@@ -162,7 +162,7 @@ class PackedDataset:
             ]
 
         wanted = np.array([self._sample(index) for index in indices], np.int64)
-        return self.skips.around(wanted, read)
+        return self.payloads.steady(lambda: self.skips.around(wanted, read))
 
     @property
     def skipped(self) -> list[SkippedSample]:
@@ -182,8 +182,13 @@ class PackedDataset:
         known = self.pack.stored_fields()
         if name not in known:
             raise UsageError(f"unknown field {name!r}", suggestion(name, known))
-        payload = self.payloads.read([self._sample(index)], name)[0]
-        return None if payload is None else bytes(payload)
+        sample = self._sample(index)
+
+        def read() -> bytes | None:
+            payload = self.payloads.read([sample], name)[0]
+            return None if payload is None else bytes(payload)
+
+        return self.payloads.steady(read)
 
     @property
     def root(self) -> str:
@@ -199,6 +204,7 @@ class PackedDataset:
     def targets(self) -> Array:
         """int64, the label of each sample, read-only; -1 = none."""
         targets = self.pack.index["label"].astype(np.int64)
+        self.pack.index.confirm()
         targets.flags.writeable = False
         return targets
 

@@ -1,8 +1,9 @@
 """Positional reads from a split's shards: exact, from any process or thread, of the right file.
 
-A shard is compared with its fingerprint when a process first reads it, and again whenever it is
-opened anew and is no longer the same file. No lock is taken and nothing is written: a finished
-pack never changes, so it can be read from a read-only folder, and while others hold locks on it.
+A shard is compared with its fingerprint when a process first reads it, and again whenever its size
+or times have changed since, or it was opened anew and is no longer the same file. No lock is taken
+and nothing is written: a finished pack never changes, so it can be read from a read-only folder,
+and while others hold locks on it.
 """
 
 from __future__ import annotations
@@ -11,17 +12,24 @@ import contextlib
 import errno
 import os
 import threading
+import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from packer.columns import fingerprint
 from packer.errors import DamageError, PackerError
-from packer.reader.mapping import Mapping, map_local, map_memory
+from packer.mapped import arm
+from packer.reader.mapping import Mapping, is_quick, map_local, map_memory
 from packer.reader.pack import Pack
+
+if TYPE_CHECKING:
+    from packer._mapped import Mapped
 
 T = TypeVar("T")
 
@@ -31,6 +39,8 @@ OPEN_SHARDS = 64
 #: Of one piece of advice, at least. Of each call Linux takes no more than what it reads ahead by
 #: itself (128 KiB), or the device's largest transfer, if that is more: the rest would be dropped.
 ADVICE_BYTES = 128 << 10
+#: Seconds between two looks at a file's size and times where each may ask a server.
+_LOOK_SECONDS = 1.0
 #: Errors of network file systems that opening the file again can cure.
 _PASSING = (errno.ESTALE, errno.EIO)
 
@@ -43,21 +53,46 @@ class _Descriptor:
         number: The file descriptor.
         advice: Bytes of one piece of advice.
         mapping: The file as memory, where that is safe.
+        next_look: When its size and times are compared again, by the monotonic clock.
     """
 
     def __init__(self, path: Path) -> None:
         self.mapping: Mapping | None = None
+        self.next_look = 0.0
         self.number = -1
         self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         # NFS tells the size of its READ calls: a piece of advice is one call then. Asked once, as
         # NFS asks the server each time when the file was read from in between.
-        self.advice = max(ADVICE_BYTES, os.fstat(self.number).st_blksize)
+        status = os.fstat(self.number)
+        self.advice = max(ADVICE_BYTES, status.st_blksize)
+        self._pause = 0.0 if is_quick(status.st_dev) else _LOOK_SECONDS
+
+    def is_due(self) -> bool:
+        """Whether to compare size and times now; and if so, when again."""
+        now = time.monotonic() if self._pause else 0.0
+        if now < self.next_look:
+            return False
+        self.next_look = now + self._pause
+        return True
 
     def __del__(self) -> None:
         if self.number >= 0:
             # Read-only: a failing close loses nothing, and there is no one to tell.
             with contextlib.suppress(OSError):
                 os.close(self.number)
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """A shard that is used as memory.
+
+    Attributes:
+        shard: Its number.
+        memory: All of it.
+    """
+
+    shard: int
+    memory: weakref.ref[Mapped]
 
 
 class ShardFiles:
@@ -71,9 +106,11 @@ class ShardFiles:
         limit: Most shards kept open at a time.
 
     Attributes:
-        changes: How many times a shard opened anew turned out to be another file (with the right
-            fingerprint); what was checked before then holds no more.
+        changes: How many times a shard turned out to be another file, or the same one with another
+            time, with the right fingerprint; what was checked before then holds no more.
     """
+
+    _next_look: float  # when the index is compared again, by the monotonic clock
 
     def __init__(self, pack: Pack, limit: int = OPEN_SHARDS) -> None:
         self._pack = pack
@@ -100,7 +137,7 @@ class ShardFiles:
 
         def seen(opened: _Descriptor) -> memoryview | None:
             if opened.mapping is None and announced:
-                opened.mapping = map_local(opened.number)
+                self._map(shard, opened, map_local(opened.number))
             mapping = opened.mapping
             if mapping is None or not (announced or mapping.resident):
                 return None
@@ -114,9 +151,42 @@ class ShardFiles:
 
     def read_into(self, shard: int, offset: int, buffer: memoryview) -> None:
         """Fill `buffer` (bytes) from a shard's `offset` on; raises as `read`."""
-        got = self._using(shard, offset, lambda opened: _read_exactly(opened, offset, buffer))
+
+        def read(opened: _Descriptor) -> int:
+            got = _read_exactly(opened, offset, buffer)
+            # Afterwards: then this is true of what was read.
+            if got == len(buffer) and opened.is_due():
+                self._check(shard, opened.number)
+            return got
+
+        got = self._using(shard, offset, read)
         if got != len(buffer):
             raise self._short(shard, offset + got)
+
+    def look(self) -> int:
+        """Compare the files that are used as memory, shards and index, with what they were. Called
+        before and after they are used: what was made of them in between is right if both calls
+        return the same.
+
+        Returns:
+            `changes`, see there.
+
+        Raises:
+            DamageError: A file has changed, or a part of it cannot be read any more.
+        """
+        if self._pid != os.getpid():
+            self._start()
+        arm()
+        index = self._pack.index
+        # Of the monotonic clock, which nobody asks where the next look is always due.
+        if not self._next_look or index.has_faults() or time.monotonic() >= self._next_look:
+            index.confirm()
+            self._next_look = time.monotonic() + _LOOK_SECONDS if self._slow_index else 0.0
+        for seen in self._mapped:
+            memory = seen.memory()
+            if memory is not None and not memory.is_same():
+                self._look_at(seen.shard, memory)
+        return self.changes
 
     def advise(self, shard: int, offset: int, size: int) -> None:
         """Tell the kernel that a range will be read soon, where it can be told.
@@ -158,7 +228,11 @@ class ShardFiles:
         self._lock: threading.Lock = threading.Lock()
         self._open: OrderedDict[int, _Descriptor] = OrderedDict()
         self._identity: dict[int, tuple[int, ...]] = {}
-        self.changes = 0
+        #: What is used as memory, also by those who still hold a slice of a shard closed since.
+        self._mapped: tuple[_Mapped, ...] = ()
+        self._next_look = 0.0
+        self._slow_index = not is_quick(self._pack.index.device)
+        self.changes: int = 0
 
     def _descriptor(self, shard: int) -> _Descriptor:
         if self._pid != os.getpid():
@@ -172,13 +246,30 @@ class ShardFiles:
         opened = _Descriptor(self._pack.shard_path(shard))
         if not self._ordered:
             _expect_no_order(opened)
-        self._check(shard, opened)
-        opened.mapping = map_memory(opened.number)
+        self._map(shard, opened, map_memory(opened.number))
+        self._check(shard, opened.number)
         with self._lock:
             self._open[shard] = opened
             while len(self._open) > self._limit:
                 self._open.popitem(last=False)
         return opened
+
+    def _map(self, shard: int, opened: _Descriptor, mapping: Mapping | None) -> None:
+        opened.mapping = mapping
+        if mapping is not None:
+            memory = mapping.memory
+            with self._lock:
+                alive = [seen for seen in self._mapped if seen.memory() is not None]
+                self._mapped = (*alive, _Mapped(shard, weakref.ref(memory)))
+
+    def _look_at(self, shard: int, memory: Mapped) -> None:
+        """Compare a file that has another size or other times, or is not whole."""
+        if memory.faults:
+            self._forget(shard)
+            raise self._fault(shard, memory)
+        stamp = memory.stamp()
+        self._check(shard, memory.fileno())
+        memory.accept(stamp)
 
     def _using(self, shard: int, offset: int, use: Callable[[_Descriptor], T]) -> T:
         """What `use` returns of an open shard; with the shard opened anew where that may help."""
@@ -202,19 +293,31 @@ class ShardFiles:
         path = self._pack.shard_path(shard)
         return DamageError(f"{path}: ends at byte {end}", self._pack.verify_hint())
 
+    def _fault(self, shard: int, memory: Mapped) -> DamageError:
+        size, expected = memory.stamp()[2], self._pack.record.shards[shard].size
+        what = "a part of it cannot be read"
+        if size != expected:
+            what = f"has {size} bytes, not {expected}"
+        return DamageError(
+            f"{self._pack.shard_path(shard)}: {what}, since it was opened; "
+            "it was changed while it was in use, or its disk fails",
+            self._pack.verify_hint(),
+        )
+
     def _forget(self, shard: int) -> None:
         with self._lock:
             self._open.pop(shard, None)
             self._identity[shard] = ()  # no file's: compare it anew
 
-    def _check(self, shard: int, opened: _Descriptor) -> None:
-        status = os.fstat(opened.number)
-        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    def _check(self, shard: int, descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        times = status.st_mtime_ns, status.st_ctime_ns
+        identity = (status.st_dev, status.st_ino, status.st_size, *times)
         before = self._identity.get(shard)
         if before == identity:
             return
         record = self._pack.record.shards[shard]
-        found = fingerprint(opened.number, status.st_size)
+        found = fingerprint(descriptor, status.st_size)
         if status.st_size != record.size or found != record.fingerprint:
             index = self._pack.root / self._pack.record.index
             raise DamageError(

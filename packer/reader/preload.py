@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from packer.errors import OutputError, PackerError, UsageError, suggestion
-from packer.fsio import make_folder, output_errors
+from packer.fsio import output_errors
 from packer.reader.claim import Claim, try_claim
 from packer.reader.excerpt import StageOptions, choose
 from packer.reader.pack import Pack
@@ -138,7 +138,8 @@ def _own_folder() -> Path:
 def _enter(copy: Path) -> Claim:
     """Share the lock of a copy, whose folder is made if it is not there."""
     while True:
-        make_folder(copy)
+        with output_errors(copy), contextlib.suppress(FileExistsError):
+            copy.mkdir(0o755)
         claim = try_claim(copy / _USERS, shared=True)
         if claim is not None:
             return claim

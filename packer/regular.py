@@ -1,0 +1,84 @@
+"""Regular files of bounded size, and nothing else: reading a pipe waits for a writer, reading a
+device never ends, and a link leads to a file that was not meant.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+#: Most bytes of a JSON file that packer writes for packer. The largest is the state of a shard
+#: whose pictures were all skipped: about 300 bytes each.
+JSON_BYTES = 256 << 20
+
+
+def open_regular(path: Path, *, follow: bool = False) -> io.FileIO:
+    """Open a regular file for reading, without waiting.
+
+    Args:
+        path: The file.
+        follow: Whether it may be a symbolic link to one.
+
+    Raises:
+        OSError: It is not there, not a regular file, or cannot be opened.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ELOOP and path.is_symlink():
+            raise OSError(errno.ELOOP, "is a symbolic link", str(path)) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
+    return io.FileIO(descriptor, "rb")
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """All bytes of a regular file.
+
+    Args:
+        path: The file; no link.
+        limit: Most bytes that it may have.
+
+    Raises:
+        OSError: As `open_regular`, or it has more bytes.
+    """
+    with open_regular(path) as file:
+        parts = []
+        left = limit + 1
+        # In pieces, as reading asks for memory for all that it may get.
+        while left and (part := file.read(min(left, 1 << 20))):
+            parts.append(part)
+            left -= len(part)
+    if not left:
+        raise OSError(errno.EFBIG, f"has more than {limit:,} bytes", str(path))
+    return b"".join(parts)
+
+
+def read_json(path: Path, limit: int = JSON_BYTES) -> Any:
+    """What a regular JSON file holds.
+
+    Raises:
+        OSError: As `read_regular`.
+        ValueError: It is not JSON, or nested too deeply.
+    """
+    return parse_json(read_regular(path, limit))
+
+
+def parse_json(data: bytes) -> Any:
+    """What JSON text says.
+
+    Raises:
+        ValueError: It is not JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None

@@ -37,6 +37,7 @@ from packer.packing.state import (
     read_plan,
 )
 from packer.packing.tally import Tally
+from packer.paths import given_path
 from packer.reporting import Reporter
 from packer.types import display_path
 
@@ -92,6 +93,7 @@ def convert_dataset(
         TooManySkipped: More samples were skipped than `options.max_skipped`.
         PackerError: With `on_error="fail"`, the first picture that cannot be stored.
     """
+    folder = given_path(out, "out").absolute()
     options = options or ConvertOptions()
     reporter = reporter or Reporter()
     libraries.require_converting()
@@ -100,7 +102,6 @@ def convert_dataset(
     if warning := libraries.overlap_warning():
         reporter.warn(warning)
     given = source if isinstance(source, Input) else open_input(source)
-    folder = Path(out).absolute()
     job = make_job(given, options, reporter)
     moved = _move_away(folder, reporter) if force else None
     if not is_complete(folder):

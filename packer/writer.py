@@ -32,6 +32,7 @@ from packer.packing.labels import SPLIT_NAME
 from packer.packing.lock import Lock
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
 from packer.packing.state import remove_work_folder
+from packer.paths import given_path
 from packer.transcode import transcode, transcode_pixels
 from packer.types import NO_LABEL, Encoded, Field, Pixels, Sample
 
@@ -67,7 +68,7 @@ class PackWriter:
         fields: Mapping[str, str] | None = None,
     ) -> None:
         libraries.require_converting()
-        self.out = Path(out).absolute()
+        self.out = given_path(out, "out").absolute()
         self._options = options or ConvertOptions()
         formats.require(self._options.format)
         self._classes = tuple(classes or ())

@@ -25,6 +25,15 @@ class _PipeClosed(Exception):
 class _Verbs(click.Group):
     """Finds a verb's command by the name of its file."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for before, argument in zip(("packer", *args), args, strict=False):
+            name, is_assigned, value = argument.partition("=")
+            if argument and not (name.startswith("--") and is_assigned and not value):
+                continue
+            what = name if argument else f"the argument after {before!r}"
+            raise click.UsageError(f"{what} is empty: a variable that is not set?", ctx)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)

@@ -16,7 +16,15 @@ from click.core import ParameterSource
 
 from packer import registry
 from packer.cli._job import batch_job
-from packer.cli._options import Bytes, Name, Part, option, reporting_options
+from packer.cli._options import (
+    Bytes,
+    Name,
+    Part,
+    option,
+    path_option,
+    path_variable,
+    reporting_options,
+)
 from packer.cli._reporter import StderrReporter, make_reporter
 from packer.cli._summary import as_json, summarise
 from packer.options import (
@@ -170,7 +178,7 @@ def _run_options(function: F) -> F:
                 type=click.IntRange(min=0),
                 help="Stop (exit 3) beyond this many [1 %, at least 10].",
             ),
-            option(
+            path_option(
                 "--config",
                 metavar="NAME|FILE",
                 callback=_load_config,
@@ -193,13 +201,13 @@ def _run_options(function: F) -> F:
 
 @click.command(epilog="Every option can also be set as PACKER_NAME in the environment.")
 @click.argument("source")
-@option(
+@path_option(
     "--src", metavar="PATH", help="Folder or archive of a recipe's data set; top folder of a list."
 )
 @click.option(
     "--null", is_flag=True, help="SOURCE lists paths that end in a zero byte: find -print0."
 )
-@click.option("-o", "--out", metavar="FOLDER", help="The pack [./NAME-SIZE-CODEC-FORMAT].")
+@path_option("-o", "--out", metavar="FOLDER", help="The pack [./NAME-SIZE-CODEC-FORMAT].")
 @_image_options
 @_pack_options
 @_run_options
@@ -233,8 +241,8 @@ def _open(source: str, reporter: StderrReporter, values: dict[str, Any]) -> Inpu
 
     path = Path(source)
     if not (source == "-" or values["null"] or listed.accepts(path)):
-        data = os.environ.get("PACKER_DATA")
-        return open_input(source, src=values["src"], data=Path(data) if data else None)
+        data = path_variable("PACKER_DATA")
+        return open_input(source, src=values["src"], data=data)
     content = sys.stdin.buffer.read() if source == "-" else listed.read_list(path)
     given = open_list(content, top=values["src"], null=values["null"])
     single = given.source.single_folder() if isinstance(given.source, listed.ListedSource) else None

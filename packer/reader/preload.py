@@ -22,6 +22,7 @@ from pathlib import Path
 
 from packer.errors import OutputError, PackerError, UsageError, suggestion
 from packer.fsio import output_errors
+from packer.paths import given_path
 from packer.reader.claim import Claim, try_claim
 from packer.reader.excerpt import StageOptions, choose
 from packer.reader.pack import Pack
@@ -79,8 +80,9 @@ def open_pack(
     """
     if stage is not None and preload is not None:
         raise UsageError("stage and preload are two ways to copy", "give one of them")
-    source = Path(root).absolute()
+    source = given_path(root, "root").absolute()
     if stage is not None:
+        given_path(stage, "stage")
         return Pack(stage_split(source, stage, split), split)
     if preload is not None:
         copy, holding = load(source, split, preload)

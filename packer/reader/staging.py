@@ -29,6 +29,7 @@ from packer.fsio import (
     write_temp,
 )
 from packer.manifest import NAME
+from packer.paths import given_path
 from packer.reader.claim import try_claim
 from packer.reader.copying import FileCopy, copy_files
 from packer.reader.excerpt import Excerpt, StageOptions, choose
@@ -71,8 +72,9 @@ def stage_pack(
         PackerError: The pack cannot be read.
     """
     options, reporter = options or StageOptions(), reporter or Reporter()
-    excerpt = choose(Path(root).absolute(), options)
-    _prepare(Path(dest).absolute())
+    source, dest = given_path(root, "root").absolute(), given_path(dest, "dest").absolute()
+    excerpt = choose(source, options)
+    _prepare(dest)
     target = staged_path(excerpt, dest)
     _tell_of_rights(excerpt.source, target, reporter)
     there = -1  # bytes that another process has copied so far

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import uuid
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packer import formats
-from packer.errors import OutputError, UsageError
+from packer.errors import InUse, OutputError, UsageError, WorkDone
 from packer.fsio import is_own_temp, list_folder, make_folder, remove_if_there
 from packer.imaging import libraries
 from packer.input import Input, open_input
@@ -104,9 +105,16 @@ def convert_dataset(
     given = source if isinstance(source, Input) else open_input(source)
     job = make_job(given, options, reporter)
     moved = _move_away(folder, reporter) if force else None
-    if not is_complete(folder):
+    while not is_complete(folder):
         _require_empty_or_ours(folder)
-        result = _convert(folder, job, reporter, job_name)
+        try:
+            result = _convert(folder, job, reporter, job_name)
+        except WorkDone:
+            continue  # what that run has left shows what is to be done
+        except InUse:
+            if not is_complete(folder):
+                raise
+            continue
         if result is not None:
             return dataclasses.replace(result, moved=moved)
     return ConvertResult(folder, _compare_complete(folder, job), was_complete=True)
@@ -300,8 +308,9 @@ def _move_away(out: Path, reporter: Reporter) -> Path | None:
     if not is_complete(out) and not (out / WORK_FOLDER / PLAN_NAME).exists():
         raise UsageError(f"{out}: holds no pack, so --force does not touch it", "use another --out")
     if (out / WORK_FOLDER).is_dir():
-        with Lock(out / WORK_FOLDER, None, note=reporter.note):
-            pass  # nobody is at work there
+        # Nobody may be at work there. The lock waits for those who may be, and they may finish.
+        with contextlib.suppress(WorkDone), Lock(out / WORK_FOLDER, None, note=reporter.note):
+            pass
     aside = out.with_name(f"{out.name}.old-{uuid.uuid4()}")
     try:
         out.rename(aside)

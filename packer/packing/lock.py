@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from packer.errors import InUse, OutputError
-from packer.fsio import output_errors, publish, remove_if_there, write_temp
+from packer.errors import InUse, OutputError, WorkDone
+from packer.fsio import list_folder, output_errors, publish, remove_if_there, write_temp
 from packer.packing.holder import Holder, myself, read_holder
 
 _LOCK_NAME = re.compile(r"lock-(all|\d+)")
@@ -59,6 +59,7 @@ class Lock:
 
     Raises:
         InUse: Another run holds it; the message says who.
+        WorkDone: That run was waited for, and is done: the folder has gone.
         OutputError: The file system refused.
     """
 
@@ -80,6 +81,8 @@ class Lock:
                 excludes = self.part is None or other.name == "lock-all"
                 if excludes and other != self._path and _LOCK_NAME.fullmatch(other.name):
                     self._clear(other)
+            if _content(self._path) != self._mine:
+                raise self._done_there()  # and has taken this lock with its folder
         except BaseException:
             self._release(self._path)
             raise
@@ -191,13 +194,28 @@ class Lock:
 
     def _publish(self, path: Path) -> bool:
         """Make a lock file with its content in one step, if nobody has that name."""
-        temp = write_temp(self.folder, path.name, self._mine)
         try:
-            with output_errors(temp):
-                os.utime(temp, ns=(_NOT_YET, _NOT_YET))
-            return publish(temp, path)
-        finally:
-            remove_if_there(temp)
+            temp = write_temp(self.folder, path.name, self._mine)
+            try:
+                with output_errors(temp):
+                    os.utime(temp, ns=(_NOT_YET, _NOT_YET))
+                return publish(temp, path)
+            finally:
+                remove_if_there(temp)
+        except OutputError as error:
+            # A run that is done clears the folder, temp files of others included.
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            try:
+                list_folder(self.folder)
+            except (FileNotFoundError, NotADirectoryError):
+                raise self._done_there() from None
+            return False
+
+    def _done_there(self) -> WorkDone:
+        return WorkDone(
+            f"{self.folder.parent}: the run that worked there is done", "run the same command again"
+        )
 
     def _release(self, path: Path) -> None:
         """Remove a lock file if it is ours and not a child process's inheritance."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from packer.errors import InUse
+from packer.errors import InUse, WorkDone
 from packer.packing.holder import Holder, myself
 from packer.packing.lock import Lock, Timing
 
@@ -267,3 +268,18 @@ def test_of_many_takers_of_a_dead_holder_one_wins(tmp_path: Path, claimed: bool)
 
 def _die(*arguments: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_holder_that_is_done_takes_the_folder_with_it(tmp_path: Path) -> None:
+    folder = tmp_path / "pack" / ".packer"
+    folder.mkdir(parents=True)
+    for part in (None, 3):
+        (folder / "lock-all").write_bytes(_elsewhere().to_bytes())
+
+        def end(text: str) -> None:
+            shutil.rmtree(folder)
+
+        with pytest.raises(WorkDone, match=r"pack: the run that worked there is done"):
+            Lock(folder, part, timing=PATIENT, note=end).__enter__()
+        assert not folder.exists()
+        folder.mkdir()

@@ -52,8 +52,8 @@ def read_regular(path: Path, limit: int) -> bytes:
     """
     with open_regular(path) as file:
         parts = []
-        left = limit + 1
-        # In pieces, as reading asks for memory for all that it may get.
+        left = limit + 1 if os.fstat(file.fileno()).st_size <= limit else 0
+        # A file may grow meanwhile. In pieces, as each call takes memory for all that it may get.
         while left and (part := file.read(min(left, 1 << 20))):
             parts.append(part)
             left -= len(part)
@@ -70,6 +70,11 @@ def read_json(path: Path, limit: int = JSON_BYTES) -> Any:
         ValueError: It is not JSON, or nested too deeply.
     """
     return parse_json(read_regular(path, limit))
+
+
+def reason(error: Exception) -> str:
+    """What an error of these functions says, in a few words, without a path."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def parse_json(data: bytes) -> Any:

@@ -16,6 +16,7 @@ import click
 from packer import __version__, registry
 from packer.cli._reporter import Running, StderrReporter
 from packer.errors import EXIT_BROKEN_PIPE, INTERRUPTS, Interrupted, PackerError, suggestion
+from packer.escape import BACKSLASH, escape
 
 
 class _PipeClosed(Exception):
@@ -120,7 +121,9 @@ def _outcome(arguments: list[str], running: Running) -> tuple[int, PackerError |
 def _wrong_usage(error: click.ClickException, running: Running) -> tuple[int, PackerError | None]:
     if running.reporter is not None:
         return error.exit_code, PackerError(error.format_message())
-    error.show()
+    # A shell may have made the arguments of file names, which may hold anything.
+    text = escape(error.format_message(), keep=f"{BACKSLASH}\n")
+    click.UsageError(text, getattr(error, "ctx", None)).show()
     return error.exit_code, None
 
 

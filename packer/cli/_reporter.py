@@ -13,12 +13,15 @@ import click
 from packer import __version__
 from packer.cli._job import batch_job
 from packer.errors import EXIT_BROKEN_PIPE, INTERRUPTS, PackerError, TooManySkipped
+from packer.escape import BACKSLASH, escape
 from packer.reporting import Progress, Reporter
 
 #: Seconds between two lines in a log file: a three-hour job writes a few hundred.
 _LOG_SECONDS = 30.0
 #: Seconds between two progress events: what watches need not keep up with every batch.
 _EVENT_SECONDS = 1.0
+#: Characters of a message that are printed as they are.
+_KEPT = f"{BACKSLASH}\n"
 #: Ended by somebody's wish, not by something that went wrong.
 _STOPPED = (TooManySkipped.exit_code, EXIT_BROKEN_PIPE, *(128 + number for number in INTERRUPTS))
 
@@ -104,7 +107,8 @@ class StderrReporter(Reporter):
                 self._line(error.hint)
 
     def _line(self, text: str) -> None:
-        click.echo(f"packer: {text}", err=True)
+        # Names in it may hold anything, and a terminal would act on control characters.
+        click.echo(f"packer: {escape(text, keep=_KEPT)}", err=True)
 
     def _rates(self, progress: Progress) -> tuple[float, float, float]:
         """images/s, MB/s read, seconds to go."""

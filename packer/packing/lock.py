@@ -23,8 +23,11 @@ from types import TracebackType
 from packer.errors import InUse, OutputError, WorkDone
 from packer.fsio import list_folder, output_errors, publish, remove_if_there, write_temp
 from packer.packing.holder import Holder, myself, read_holder
+from packer.regular import open_regular, reason
 
 _LOCK_NAME = re.compile(r"lock-(all|\d+)")
+#: Bytes of a lock file, at most; one has about 300.
+_LOCK_BYTES = 64 << 10
 #: Time of a lock that was not renewed yet, in ns since 1970.
 _NOT_YET = 0
 
@@ -142,8 +145,8 @@ class Lock:
 
     def _renew(self) -> None:
         try:
-            with self._path.open("rb") as file:
-                content = file.read()
+            with open_regular(self._path) as file:
+                content = file.read(_LOCK_BYTES)
                 if content == self._mine:
                     now = time.time_ns()
                     os.utime(file.fileno(), ns=(now, now))
@@ -268,12 +271,18 @@ class Lock:
 def _look(path: Path) -> tuple[bytes, int] | None:
     """Content and time in ns of a lock file. Opening is what makes NFS clients ask the server."""
     try:
-        with path.open("rb") as file:
-            return file.read(), os.fstat(file.fileno()).st_mtime_ns
+        with open_regular(path) as file:
+            content = file.read(_LOCK_BYTES + 1)
+            if len(content) > _LOCK_BYTES:
+                raise OSError(errno.EFBIG, f"has more than {_LOCK_BYTES:,} bytes")
+            return content, os.fstat(file.fileno()).st_mtime_ns
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ESTALE):
             return None
-        raise OutputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise OutputError(
+            f"{path}: cannot be read as a lock: {reason(error)}",
+            f"if no run is at work there, remove {path}",
+        ) from error
 
 
 def _content(path: Path) -> bytes | None:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from packer.errors import OutputError
-from packer.regular import read_regular
+from packer.regular import NotRegular, read_regular
 
 #: Bytes per read when a whole file is hashed or compared: large enough for one round trip of an
 #: NFS client's read-ahead, small enough to stay in the processor's cache.
@@ -218,10 +218,10 @@ def _holds(path: Path, data: bytes) -> bool:
     """Whether a file has this content. One that is no regular file, or is larger, has not."""
     try:
         return read_regular(path, len(data)) == data
-    except FileNotFoundError:
-        raise
+    except NotRegular:
+        return False
     except OSError as error:
-        if error.errno in (errno.EFBIG, errno.EINVAL, errno.ELOOP):
+        if error.errno == errno.EFBIG:
             return False
         raise
 

@@ -17,13 +17,15 @@ import os
 import struct
 import zlib
 from collections.abc import Mapping
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from packer.errors import DamageError, PackerError
 from packer.mapped import map_file
+from packer.regular import NotRegular, open_regular
 from packer.types import Array
 
 if TYPE_CHECKING:
@@ -93,12 +95,14 @@ class IndexFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with path.open("rb") as file:
+            with open_regular(path, follow=True) as file:
                 header = _read_header(path, file)
                 self._map, self._content = _load(file)
                 self.device = os.fstat(file.fileno()).st_dev
         except FileNotFoundError:
             raise DamageError(f"{path}: is missing") from None
+        except NotRegular as error:
+            raise DamageError(f"{path}: {error.strerror}") from None
         except OSError as error:
             raise PackerError(f"{path}: cannot be read: {error.strerror}") from error
         self.meta, self._entries = _parse_header(path, header)
@@ -174,7 +178,7 @@ class _Entry(NamedTuple):
     crc32: int
 
 
-def _load(file: BinaryIO) -> tuple[Mapped | None, memoryview]:
+def _load(file: FileIO) -> tuple[Mapped | None, memoryview]:
     """The mapped file, if it can be mapped, and its content."""
     try:
         memory = map_file(file.fileno())
@@ -184,7 +188,7 @@ def _load(file: BinaryIO) -> tuple[Mapped | None, memoryview]:
     return memory, memoryview(memory)
 
 
-def _read_header(path: Path, file: BinaryIO) -> bytes:
+def _read_header(path: Path, file: FileIO) -> bytes:
     prefix = file.read(_PREFIX.size)
     if len(prefix) < _PREFIX.size or not prefix.startswith(MAGIC):
         raise DamageError(f"{path}: not a packer index of version 1")

@@ -17,7 +17,16 @@ from typing import Any
 JSON_BYTES = 256 << 20
 
 
+class NotRegular(OSError):
+    """A pipe, a device, a folder; or a link where none may be."""
+
+
 def open_regular(path: Path, *, follow: bool = False) -> io.FileIO:
+    """`open_descriptor`, as a file without a buffer."""
+    return io.FileIO(open_descriptor(path, follow=follow), "rb")
+
+
+def open_descriptor(path: Path, *, follow: bool = False) -> int:
     """Open a regular file for reading, without waiting.
 
     Args:
@@ -25,19 +34,20 @@ def open_regular(path: Path, *, follow: bool = False) -> io.FileIO:
         follow: Whether it may be a symbolic link to one.
 
     Raises:
-        OSError: It is not there, not a regular file, or cannot be opened.
+        NotRegular: It is none.
+        OSError: It is not there, or cannot be opened.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)
     except OSError as error:
         if error.errno == errno.ELOOP and path.is_symlink():
-            raise OSError(errno.ELOOP, "is a symbolic link", str(path)) from None
+            raise NotRegular(errno.ELOOP, "is a symbolic link", str(path)) from None
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "is not a regular file", str(path))
-    return io.FileIO(descriptor, "rb")
+        raise NotRegular(errno.EINVAL, "is not a regular file", str(path))
+    return descriptor
 
 
 def read_regular(path: Path, limit: int) -> bytes:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import pickle
 import struct
 import zlib
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from packer import mapped
-from packer.errors import DamageError, PackerError
+from packer.errors import DamageError
 from packer.index import ALIGNMENT, MAGIC, IndexFile, encode_index
 from packer.types import Array
 
@@ -205,7 +206,7 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
 def test_missing_and_unreadable_files(tmp_path: Path) -> None:
     with pytest.raises(DamageError, match="nothing: is missing"):
         IndexFile(tmp_path / "nothing")
-    with pytest.raises(PackerError, match="cannot be read: Is a directory"):
+    with pytest.raises(DamageError, match="is not a regular file"):
         IndexFile(tmp_path)
 
 
@@ -262,3 +263,9 @@ def test_where_an_index_cannot_be_mapped_it_is_read(
     assert not index["label"].flags.writeable
     index.confirm()
     assert not index.has_faults()
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.index")
+    with pytest.raises(DamageError, match=r"x\.index: is not a regular file"):
+        IndexFile(tmp_path / "x.index")

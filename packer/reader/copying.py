@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from packer.errors import DamageError, OutputError, PackerError
 from packer.fsio import output_error, remove_if_there, temp_path
-from packer.regular import open_regular
+from packer.regular import NotRegular, open_regular
 
 #: Bytes of one read: several of the largest transfers of a network file system (1 MiB on NFS), so
 #: that those are under way at once.
@@ -138,9 +138,9 @@ def _open_source(copy: FileCopy) -> FileIO:
         source = open_regular(copy.source, follow=True)
     except FileNotFoundError:
         raise _damage(copy, "is missing") from None
+    except NotRegular as error:
+        raise _damage(copy, str(error.strerror)) from None
     except OSError as error:
-        if error.errno == errno.EINVAL:
-            raise _damage(copy, str(error.strerror)) from None
         raise PackerError(f"{copy.source}: cannot be read: {error.strerror}") from error
     if hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):  # a hint only

@@ -44,8 +44,8 @@ class PackedDataset:
         decode_quality: "exact": pictures are as if they were decoded whole and then transformed.
             "fast": JPEGs with small deviations (99 % of photographs: PSNR against exact of 36 dB
             or more), and at a reduced size where built-in transforms shrink them to a quarter.
-        verify: "first": a payload's checksum is compared when a process first reads it;
-            "always": at every read.
+        verify: "first": a payload's checksum is compared when a process first reads it, and again
+            once its shard has another size or other times; "always": at every read.
         on_error: What a sample does that is damaged or cannot be decoded. "raise": it raises
             DamageError; "skip": it is listed in `skipped`, and the next whole sample of its on-disk
             batch takes its place, so that no mini-batch shrinks. The first one is warned of.

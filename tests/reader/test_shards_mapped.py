@@ -10,7 +10,7 @@ import pytest
 
 from packer import mapped
 from packer.errors import DamageError
-from packer.reader import mapping, shards
+from packer.reader import mapping, opened, shards
 from packer.reader.pack import Pack
 from packer.reader.shards import ShardFiles
 
@@ -180,7 +180,8 @@ def test_on_slow_file_systems_looks_are_rare(
     """Each may ask a server."""
     monkeypatch.setattr(mapping, "file_system", lambda device: "nfs4")
     monkeypatch.setattr(mapping, "in_memory", lambda device: False)
-    monkeypatch.setattr(shards, "_LOOK_SECONDS", 3600.0)
+    for module in (opened, shards):
+        monkeypatch.setattr(module, "LOOK_SECONDS", 3600.0)
     built, files = files_of(build_pack)
     files.read(0, 0, 10)
     files.read(0, 0, 10)
@@ -190,7 +191,7 @@ def test_on_slow_file_systems_looks_are_rare(
     files.look()
     (built.root / "train.index").write_bytes(b"")
     files.look()
-    monkeypatch.setattr(shards, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(shards, "LOOK_SECONDS", 0.0)
     files = ShardFiles(files._pack)
     with pytest.raises(DamageError, match=r"train\.index: was changed"):
         files.look()

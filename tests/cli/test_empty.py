@@ -12,22 +12,13 @@ import pytest
     ("arguments", "named"),
     [
         (["convert", "sample", "-o", ""], "-o"),
-        (["convert", "sample", "--out", ""], "--out"),
         (["convert", "sample", "--out="], "--out"),
         (["convert", "", "-o", "out"], "convert"),
         (["convert", "imagenet", "--src", "", "-o", "out"], "--src"),
         (["convert", "sample", "--config", "", "-o", "out"], "--config"),
-        (["convert", "sample", "--scheduler=", "-o", "out"], "--scheduler"),
         (["fetch", "sample", "-o", ""], "-o"),
-        (["fetch", ""], "fetch"),
-        (["stage", "", "disk"], "stage"),
         (["stage", "pack", ""], "pack"),
-        (["merge", ""], "merge"),
-        (["verify", ""], "verify"),
-        (["verify", "--decode", ""], "--decode"),
         (["info", ""], "info"),
-        (["ls", ""], "ls"),
-        (["cat", "", "key"], "cat"),
         (["recipes", "show", ""], "show"),
     ],
 )
@@ -43,7 +34,7 @@ def test_an_empty_argument_is_wrong_usage(
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["PACKER_OUT", "PACKER_SRC", "PACKER_CONFIG", "PACKER_DATA"])
+@pytest.mark.parametrize("name", ["PACKER_OUT", "PACKER_DATA"])
 def test_an_empty_path_in_the_environment_is_wrong_usage(
     run: Any, tmp_path: Path, name: str
 ) -> None:

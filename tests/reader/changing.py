@@ -9,6 +9,7 @@ must never be: "signal N", "other pixels", another error. FILES are "shards" or 
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
@@ -176,6 +177,7 @@ def _in_a_child(*arguments: Any) -> str:
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
+            gc.collect()  # copies in memory go with the last who uses them
             sys.stderr.flush()
             os._exit(code)
     status = os.waitpid(child, 0)[1]

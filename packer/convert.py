@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import uuid
 import warnings
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from packer import formats
-from packer.errors import OutputError, UsageError
+from packer.errors import InUse, OutputError, UsageError, WorkDone
 from packer.fsio import list_folder, make_folder, real_path, remove_if_there
 from packer.imaging import libraries
 from packer.input import Input, open_input
@@ -40,6 +41,7 @@ from packer.packing.state import (
     read_plan,
 )
 from packer.packing.tally import Tally
+from packer.paths import given_path
 from packer.raised import Contained
 from packer.reporting import Reporter
 from packer.restore import describe_losses, find_losses, restore_pack
@@ -102,6 +104,7 @@ def convert_dataset(
         TooManySkipped: More samples were skipped than `options.max_skipped`.
         PackerError: With `on_error="fail"`, the first picture that cannot be stored.
     """
+    folder = given_path(out, "out").absolute()
     options = options or ConvertOptions()
     libraries.require_converting()
     formats.require(options.format)
@@ -115,13 +118,19 @@ def convert_dataset(
     reporter = reporter or Reporter()
     if warning := libraries.overlap_warning():
         reporter.warn(warning)
-    folder = Path(out).absolute()
     with Contained("converting"):  # what a reporter raises
         job = make_job(given, options, reporter, folder)
         moved = _move_away(folder, reporter) if force else None
-        if not is_complete(folder):
+        while not is_complete(folder):
             _require_empty_or_ours(folder)
-            result = _convert(folder, job, reporter, job_name)
+            try:
+                result = _convert(folder, job, reporter, job_name)
+            except WorkDone:
+                continue  # what that run has left shows what is to be done
+            except InUse:
+                if not is_complete(folder):
+                    raise
+                continue
             if result is not None:
                 return dataclasses.replace(result, moved=moved)
         return _keep_complete(folder, job, reporter)
@@ -133,14 +142,7 @@ def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertR
     # Before anything is written: once the files are there, the same command then works.
     judge_skips(job.missing(), job.planned, job.max_skipped)
     make_folder(out / WORK_FOLDER)
-    with ExitStack() as held:
-        lock = Lock(out / WORK_FOLDER, part, job_name, note=reporter.note)
-        try:
-            held.enter_context(lock)
-        except OutputError:
-            if is_complete(out):  # another run completed it, and removed the folder just now
-                return None
-            raise
+    with Lock(out / WORK_FOLDER, part, job_name, note=reporter.note) as lock:
         if is_complete(out):
             return None
         try:
@@ -332,8 +334,9 @@ def _move_away(out: Path, reporter: Reporter) -> Path | None:
     if not is_complete(out) and not (out / WORK_FOLDER / PLAN_NAME).exists():
         raise UsageError(f"{out}: holds no pack, so --force does not touch it", "use another --out")
     if (out / WORK_FOLDER).is_dir():
-        with Lock(out / WORK_FOLDER, None, note=reporter.note):
-            pass  # nobody is at work there
+        # Nobody may be at work there. The lock waits for those who may be, and they may finish.
+        with contextlib.suppress(WorkDone), Lock(out / WORK_FOLDER, None, note=reporter.note):
+            pass
     aside = out.with_name(f"{out.name}.old-{uuid.uuid4()}")
     try:
         out.rename(aside)

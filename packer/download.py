@@ -14,18 +14,22 @@ import http.client
 import json
 import os
 import re
+import socket
 import ssl
+import stat
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO, cast
 
 import packer
+from packer.connection import Pace, connect
 from packer.errors import OutputError, PackerError
-from packer.fsio import output_error, output_errors, remove_if_there
+from packer.fsio import output_error, output_errors, remove_if_there, write_temp
+from packer.regular import read_json
 
 #: Bytes so far, bytes in all (None: the server does not say).
 Progress = Callable[[int, "int | None"], None]
@@ -33,8 +37,20 @@ Progress = Callable[[int, "int | None"], None]
 _READ_BYTES = 1 << 20
 #: A try that brought this much was worth it: patience starts anew.
 _WORTH_BYTES = 1 << 20
+#: Statuses with the file in the answer (RFC 9110; 203: a proxy has changed it, as its size or
+#: checksum shows). 204, 205 and others bring nothing, however often they are asked.
+_CONTENT = (200, 203, 206)
+#: Bytes of the notes beside a part, at most, and what a version in them may be: it is sent.
+_NOTES_BYTES = 64 << 10
+_VERSION = re.compile(r"[\x20-\x7e]{1,1000}")
 #: Statuses that may be better the next time (RFC 9110; 429 RFC 6585).
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
+#: Errors of networks and servers that may be gone the next time.
+_PASSING_ERRORS = (
+    *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.EIO),
+    *(errno.ENETUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.EHOSTUNREACH, errno.EHOSTDOWN),
+    *(errno.EINTR, errno.EAGAIN, errno.ENOBUFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+)
 
 
 @dataclass(frozen=True)
@@ -43,16 +59,22 @@ class Patience:
 
     Attributes:
         tries: In a row that bring nothing, for each address.
+        first_tries: The same for an address that has sent nothing yet, where nobody listens or
+            whose name is not found: most likely it is wrong, or a proxy's is.
         first_wait: Seconds before the second try; doubled before each further one.
         longest_wait: Seconds, at most.
         timeout: Seconds without a byte after which a connection counts as dead.
+        least_speed: Bytes a second, on average over `timeout`; a connection that is slower counts
+            as a try that failed.
         sleep: Waits for so many seconds.
     """
 
     tries: int = 8
+    first_tries: int = 3
     first_wait: float = 1.0
     longest_wait: float = 60.0
     timeout: float = 60.0
+    least_speed: float = 1000.0
     sleep: Callable[[float], None] = time.sleep
 
 
@@ -63,12 +85,16 @@ class _TryError(Exception):
         reason: In a few words.
         passing: Whether trying again may help.
         wait: Seconds that the server asks to wait.
+        nobody: Whether no server was met at all.
     """
 
-    def __init__(self, reason: str, *, passing: bool, wait: float = 0.0) -> None:
+    def __init__(
+        self, reason: str, *, passing: bool, wait: float = 0.0, nobody: bool = False
+    ) -> None:
         super().__init__(reason)
         self.passing = passing
         self.wait = wait
+        self.nobody = nobody
 
 
 @contextlib.contextmanager
@@ -79,7 +105,7 @@ def lock_part(part: Path) -> Iterator[None]:
         OutputError: One is at it, or the file cannot be written.
     """
     with output_errors(part):
-        file = part.open("ab")
+        file = _open_part(part)
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -116,15 +142,19 @@ def download(
     reasons = []
     for url in urls:
         failures = 0
+        is_known = False  # whether the address has sent anything
         while True:
             before = _length(part)
             try:
-                _Try(url, part, size, patience.timeout, progress).run()
+                pace = Pace(patience.timeout, patience.least_speed, patience.timeout)
+                _Try(url, part, size, pace, progress).run()
             except _TryError as failure:
                 got = _length(part)
                 joined = joined or got > 0
                 failures = 1 if got - before >= _WORTH_BYTES else failures + 1
-                if not failure.passing or failures >= patience.tries:
+                is_known = is_known or not failure.nobody
+                most = patience.tries if is_known else min(patience.first_tries, patience.tries)
+                if not failure.passing or failures >= most:
                     reasons.append(f"{url}: {failure}")
                     break
                 wait = patience.first_wait * 2 ** (failures - 1)
@@ -147,7 +177,7 @@ class _Try:
     url: str
     part: Path
     size: int | None
-    timeout: float
+    pace: Pace
     progress: Progress
 
     def run(self) -> None:
@@ -158,13 +188,15 @@ class _Try:
         if self.size is not None and have == self.size:
             return
         try:
-            with urllib.request.urlopen(self._request(have), timeout=self.timeout) as response:
+            with connect(self._request(have), self.pace) as response:
                 self._receive(response, have)
         except urllib.error.HTTPError as error:
             with error:
                 self._refused(error, have)
         except (OSError, http.client.HTTPException) as error:
             raise _network_failure(error) from error
+        except (ValueError, OverflowError) as error:  # of what cannot be an address or a proxy
+            raise _TryError(f"no such address can be: {error}", passing=False) from error
 
     def _request(self, have: int) -> urllib.request.Request:
         request = urllib.request.Request(self.url)
@@ -177,6 +209,10 @@ class _Try:
         return request
 
     def _receive(self, response: Any, have: int) -> None:
+        # Files have no status.
+        if response.status not in (*_CONTENT, None):
+            reason = f"{response.status} {response.reason}"
+            raise _TryError(f"{reason}: an answer without the file", passing=False)
         total = _number(response.headers.get("Content-Length"))
         if response.status == http.client.PARTIAL_CONTENT:
             start, total = _content_range(response.headers.get("Content-Range", ""))
@@ -188,7 +224,7 @@ class _Try:
         if self.size is not None and total not in (None, self.size):
             raise _TryError(f"has {total} bytes, should have {self.size}", passing=False)
         _write_notes(self.part, self.url, _version(response.headers))
-        with output_errors(self.part), self.part.open("ab") as file:
+        with output_errors(self.part), _open_part(self.part) as file:
             have = self._copy(response, file, have, total)
             file.flush()
             os.fsync(file.fileno())
@@ -222,9 +258,25 @@ class _Try:
 
 def _network_failure(error: BaseException) -> _TryError:
     reason = getattr(error, "reason", error)
-    lasting = (ssl.SSLCertVerificationError, FileNotFoundError, PermissionError, IsADirectoryError)
     text = str(reason) or type(reason).__name__
-    return _TryError(text, passing=not isinstance(reason, lasting))
+    nobody = isinstance(reason, (socket.gaierror, ConnectionRefusedError))
+    return _TryError(text, passing=_is_passing(reason), nobody=nobody)
+
+
+def _is_passing(reason: Any) -> bool:
+    """Whether another try may bring what this one did not."""
+    if isinstance(reason, socket.gaierror):
+        return reason.errno == socket.EAI_AGAIN
+    if isinstance(reason, ssl.SSLError):
+        return isinstance(reason, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError))
+    if isinstance(reason, http.client.HTTPException):
+        # Others say that no HTTP server is there, or that there can be no such address.
+        return isinstance(reason, (http.client.RemoteDisconnected, http.client.IncompleteRead))
+    if not isinstance(reason, OSError):
+        return False  # urllib's own words: an unknown scheme, no host
+    if tunnel := re.match(r"Tunnel connection failed: (\d+)", str(reason)):
+        return int(tunnel[1]) in _PASSING  # what a proxy said
+    return isinstance(reason, TimeoutError) or reason.errno in _PASSING_ERRORS
 
 
 def _version(headers: Any) -> str:
@@ -253,27 +305,61 @@ def _notes_path(part: Path) -> Path:
 
 
 def _read_notes(part: Path) -> dict[str, str]:
-    """Address → version of the file there that the part's bytes are of."""
+    """Address → version of the file there that the part's bytes are of. Where there are no notes,
+    or rubbish, the server does not learn of a version, and may send another one's bytes: then the
+    checksum differs, and the file is fetched from the start.
+    """
     try:
-        notes = json.loads(_notes_path(part).read_bytes())
-    except (FileNotFoundError, ValueError):
+        notes = read_json(_notes_path(part), _NOTES_BYTES)
+    except (OSError, ValueError):
         return {}
-    return notes if isinstance(notes, dict) else {}
+    if not isinstance(notes, dict):
+        return {}
+    return {url: version for url, version in notes.items() if _is_version(version)}
+
+
+def _is_version(value: Any) -> bool:
+    return isinstance(value, str) and _VERSION.fullmatch(value) is not None
 
 
 def _write_notes(part: Path, url: str, version: str) -> None:
-    with output_errors(part):
-        _notes_path(part).write_text(json.dumps({url: version} if version else {}))
+    notes = {url: version} if _is_version(version) else {}
+    path = _notes_path(part)
+    temp = write_temp(part.parent, path.name, json.dumps(notes).encode())
+    try:
+        with output_errors(path):
+            temp.replace(path)
+    finally:
+        remove_if_there(temp)
+
+
+def _open_part(part: Path, flags: int = 0) -> BinaryIO:
+    """Open a part file to write at its end; made if it is not there.
+
+    Raises:
+        OSError: It is a link, which would lead to another file, or no regular file.
+    """
+    flags |= os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(part, flags, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a pipe that nobody reads
+            raise OSError(error.errno, "is a link or a pipe; remove it") from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "is not a regular file; remove it")
+    return cast(BinaryIO, os.fdopen(descriptor, "ab"))
 
 
 def _length(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except FileNotFoundError:
         return 0
 
 
 def _truncate(part: Path) -> int:
     with output_errors(part):
-        os.truncate(part, 0)
+        _open_part(part, os.O_TRUNC).close()
     return 0

@@ -2,7 +2,8 @@
 
     PackerError                1  something failed
     ├── OutputError            1  the output cannot be written (full, read-only, in the way)
-    │   └── InUse              1  … another run is at work there
+    │   ├── InUse              1  … another run is at work there
+    │   └── WorkDone           1  … the run that was waited for is done
     ├── MissingShards          1  parts of a pack are still to be made
     ├── ReadError              1  the source cannot be read, or changed meanwhile
     ├── WorkerError            1  a worker process died
@@ -58,6 +59,10 @@ class OutputError(PackerError):
 
 class InUse(OutputError):
     """Another run is at work in the output folder."""
+
+
+class WorkDone(OutputError):
+    """The run that was waited for is done: the folder of its locks has gone. Look again."""
 
 
 class MissingShards(PackerError):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from packer.errors import OutputError
 from packer.naming import give_name, move, temp_path
+from packer.regular import NotRegular, read_regular
 
 #: Bytes per read when a whole file is hashed or compared: large enough for one round trip of an
 #: NFS client's read-ahead, small enough to stay in the processor's cache.
@@ -140,7 +141,7 @@ def publish_over(folder: Path, final: Path, data: bytes) -> None:
     if publish_new(folder, final, data):
         return
     with output_errors(final):
-        if final.read_bytes() == data:  # as always, but if the source changed
+        if _holds(final, data):  # as always, but if the source changed
             return
         temp = write_temp(folder, final.name, data)
         try:
@@ -179,9 +180,21 @@ def publish_bytes(folder: Path, final: Path, data: bytes) -> None:
     if publish_new(folder, final, data):
         return
     with output_errors(final):
-        same = final.read_bytes() == data
+        same = _holds(final, data)
     if not same:
         raise OutputError(f"{final}: already there with other content", "use another --out")
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    """Whether a file has this content. One that is no regular file, or is larger, has not."""
+    try:
+        return read_regular(path, len(data)) == data
+    except NotRegular:
+        return False
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            return False
+        raise
 
 
 def remove_if_there(path: Path) -> None:

@@ -12,19 +12,24 @@ from __future__ import annotations
 
 import json
 import math
-import mmap
 import operator
 import os
 import struct
 import zlib
 from collections.abc import Mapping
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from packer.errors import DamageError, PackerError
+from packer.mapped import map_file
+from packer.regular import NotRegular, open_regular
 from packer.types import Array
+
+if TYPE_CHECKING:
+    from packer._mapped import Mapped
 
 MAGIC = b"PACKIDX1"
 EXTENSION = "index"
@@ -71,7 +76,8 @@ class IndexFile:
     """An index file, mapped into memory: processes of one machine share its pages.
 
     An array's checksum is compared when it is first asked for, so arrays that nobody asks for
-    (paths) cost nothing.
+    (paths) cost nothing. Whoever uses arrays for long asks with `confirm` whether the file is still
+    what it was. Where files cannot be mapped, it is read.
 
     Args:
         path: The file.
@@ -79,6 +85,7 @@ class IndexFile:
     Attributes:
         path: The file.
         meta: The header's JSON values.
+        device: Of its file system (`st_dev`).
 
     Raises:
         DamageError: Missing, not an index file, cut short, or its header's checksum differs.
@@ -88,17 +95,21 @@ class IndexFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with path.open("rb") as file:
+            with open_regular(path, follow=True) as file:
                 header = _read_header(path, file)
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._map, self._content = _load(file)
+                self.device = os.fstat(file.fileno()).st_dev
         except FileNotFoundError:
             raise DamageError(f"{path}: is missing") from None
+        except NotRegular as error:
+            raise DamageError(f"{path}: {error.strerror}") from None
         except OSError as error:
             raise PackerError(f"{path}: cannot be read: {error.strerror}") from error
         self.meta, self._entries = _parse_header(path, header)
+        self._is_changed = False
         self._arrays: dict[str, Array] = {}
         for name, entry in self._entries.items():
-            if entry.offset + entry.nbytes > len(self._map):
+            if entry.offset + entry.nbytes > len(self._content):
                 raise DamageError(f"{path}: cut short, array {name!r} is not whole")
 
     def __contains__(self, name: object) -> bool:
@@ -118,11 +129,40 @@ class IndexFile:
             entry = self._entries.get(name)
             if entry is None:
                 raise DamageError(f"{self.path}: has no array {name!r}")
-            stored = memoryview(self._map)[entry.offset : entry.offset + entry.nbytes]
-            if zlib.crc32(stored) != entry.crc32:
+            if not self._is_right(entry):
                 raise DamageError(f"{self.path}: array {name!r} is damaged")
-            self._arrays[name] = np.ndarray(entry.shape, entry.dtype, self._map, entry.offset)
+            self._arrays[name] = np.ndarray(entry.shape, entry.dtype, self._content, entry.offset)
         return self._arrays[name]
+
+    def confirm(self) -> None:
+        """Compare the file with what it was when it was opened; cheap if nothing has touched it.
+        What was taken from arrays before this returns is right.
+
+        Raises:
+            DamageError: It has changed, or a part of it cannot be read any more.
+        """
+        if self._map is None:
+            return  # it was read, and is nobody else's
+        if self._map.is_same() and not self._is_changed:
+            return
+        stamp = self._map.stamp()
+        # Its times may be all that has changed.
+        used = [self._entries[name] for name in list(self._arrays)]  # other threads add to them
+        self._is_changed = self._is_changed or not all(map(self._is_right, used))
+        self._map.accept(stamp)
+        if self._is_changed or self.has_faults():
+            raise DamageError(
+                f"{self.path}: was changed while it was in use",
+                "copy the pack again, then start anew",
+            )
+
+    def has_faults(self) -> bool:
+        """Whether a part of it could not be read, and holds zeros; `confirm` says so."""
+        return self._map is not None and self._map.faults > 0
+
+    def _is_right(self, entry: _Entry) -> bool:
+        stored = self._content[entry.offset : entry.offset + entry.nbytes]
+        return zlib.crc32(stored) == entry.crc32
 
     def __reduce__(self) -> tuple[type[IndexFile], tuple[Path]]:
         return IndexFile, (self.path,)  # another process maps the file itself
@@ -138,7 +178,17 @@ class _Entry(NamedTuple):
     crc32: int
 
 
-def _read_header(path: Path, file: BinaryIO) -> bytes:
+def _load(file: FileIO) -> tuple[Mapped | None, memoryview]:
+    """The mapped file, if it can be mapped, and its content."""
+    try:
+        memory = map_file(file.fileno())
+    except OSError:
+        file.seek(0)
+        return None, memoryview(file.read())
+    return memory, memoryview(memory)
+
+
+def _read_header(path: Path, file: FileIO) -> bytes:
     prefix = file.read(_PREFIX.size)
     if len(prefix) < _PREFIX.size or not prefix.startswith(MAGIC):
         raise DamageError(f"{path}: not a packer index of version 1")

@@ -12,6 +12,7 @@ from typing import Any
 from packer import recipe as recipes
 from packer import sources
 from packer.errors import SAME_DATA_SET, SourceError, suggestion
+from packer.paths import given_path
 from packer.recipe import Recipe
 from packer.sources import Source, listed
 from packer.types import display_text
@@ -105,13 +106,14 @@ def open_input(
         SourceError: Nothing there, or nothing that packer can read.
         ConfigError: A recipe file that cannot be.
     """
-    text = os.fspath(source)
+    given_path(source, "source")
+    text = os.fspath(source)  # as it is: ./NAME is never a recipe
     for given in (text, os.fspath(src or "")):
         _refuse_address(given)
     if text in recipes.names() or text.endswith((".yaml", ".yml")):
         known = recipes.load(text)
         place, _ = recipes.find_source(
-            known, Path(src) if src is not None else None, data, cwd or Path.cwd()
+            known, given_path(src, "src") if src is not None else None, data, cwd or Path.cwd()
         )
         shown = os.fspath(place) if place is not None else f"made by packer ({known.title})"
         return Input(known.name, shown, known.open(place), known, known.options)
@@ -147,7 +149,7 @@ def open_list(
     Raises:
         SourceError: No such folder, a path out of it, a path twice, or no path at all.
     """
-    folder = Path(top or Path.cwd()).absolute()
+    folder = (Path.cwd() if top is None else given_path(top, "top")).absolute()
     opened = listed.list_source(content, os.fsencode(folder), null=null)
     return Input(_name(folder), f"{len(opened.paths)} listed files in {folder}", opened)
 

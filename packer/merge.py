@@ -18,6 +18,7 @@ from packer.packing.plan import ShardPlan
 from packer.packing.shard import WORK_FOLDER
 from packer.packing.skips import allowed_skips
 from packer.packing.state import ShardState, read_parts, read_plan, read_state
+from packer.paths import given_path
 from packer.reporting import Reporter
 from packer.restore import find_losses, restore_beside
 
@@ -69,7 +70,7 @@ def merge_pack(
         TooManySkipped: More samples were skipped than `max_skipped`.
         OutputError: The file system refused, or a run is at work there.
     """
-    folder = Path(out).absolute()
+    folder = given_path(out, "out").absolute()
     reporter = reporter or Reporter()
     if not is_complete(folder):
         if not (folder / WORK_FOLDER).is_dir():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packer.manifest import read_manifest
+from packer.paths import given_path
 from packer.reader.excerpt import StageOptions
 from packer.reader.staging import stage_pack
 from packer.reporting import Reporter
@@ -51,9 +52,10 @@ def stage(
         PackerError: The pack cannot be read.
     """
     options, reporter = options or StageOptions(), reporter or Reporter()
-    if options.fraction < 1 and read_manifest(Path(root)).options.get("order") == "sorted":
+    source, dest = given_path(root, "root"), given_path(dest, "dest")
+    if options.fraction < 1 and read_manifest(source).options.get("order") == "sorted":
         reporter.warn("the pack was made with --order sorted: its first shards lack whole classes")
-    path = stage_pack(root, dest, options, reporter)
+    path = stage_pack(source, dest, options, reporter)
     splits = read_manifest(path).splits.values()
     return Staged(
         path,

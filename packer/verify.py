@@ -21,6 +21,7 @@ from packer.input import Input
 from packer.manifest import LEDGER_NAME, Manifest, read_manifest
 from packer.packing.batch import describe_batch, make_batch
 from packer.packing.pool import Pool
+from packer.paths import given_path
 from packer.reader.pack import Pack
 from packer.reader.payloads import Payloads
 from packer.reporting import Progress, Reporter
@@ -75,7 +76,7 @@ def verify_pack(
     """
     options = options or VerifyOptions()
     reporter = reporter or Reporter()
-    folder = Path(root).absolute()
+    folder = given_path(root, "root").absolute()
     manifest = read_manifest(folder)
     result = VerifyResult(
         samples=sum(split.samples for split in manifest.splits.values()),

@@ -35,6 +35,7 @@ from packer.packing.splitwriter import Finished, ShardTarget, SplitWriter, split
 from packer.packing.spool import Spool
 from packer.packing.state import PLAN_NAME, WRITER_NAME, describe_difference, remove_work_folder
 from packer.parsing import SPLIT_NAME
+from packer.paths import given_path
 from packer.pictures import encode_picture
 from packer.raised import Contained, annotate
 from packer.types import NO_LABEL, Encoded, Sample, Skip, display_path, path_bytes
@@ -97,7 +98,7 @@ class PackWriter:
             )
         if max_skipped is not None and on_error != "skip":
             raise UsageError("max_skipped without on_error='skip' has no effect")
-        self._out = Path(out).absolute()
+        self._out = given_path(out, "out").absolute()
         self._settings: WriterSettings = settings_of(classes, options, fields, order, seed)
         formats.require(self._settings.options.format)
         self._skipping = on_error, max_skipped

@@ -1,6 +1,9 @@
 """Going on with a pack whose source changed since, or over what a dead run left."""
 
+import dataclasses
+import functools
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from packer import convert, merge
 from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import UsageError
 from packer.packing import shard
+from packer.packing.holder import myself
+from packer.packing.lock import Lock, Timing
+from packer.reporting import Reporter
 
 MakeTree = Callable[..., Path]
 Digest = Callable[[Path], dict[str, str]]
@@ -57,6 +64,88 @@ def test_what_a_dead_run_left_of_a_shard_gives_way_when_the_source_changed(
     convert_dataset(tree, out, OPTIONS)
     convert_dataset(tree, tmp_path / "whole", OPTIONS)
     assert digest_tree(out) == digest_tree(tmp_path / "whole")
+
+
+class Elsewhere(Reporter):
+    """A run of another machine that holds a pack's folder, until a run here begins to wait for it.
+
+    Args:
+        out: The pack's folder.
+        end: What that run does last.
+    """
+
+    def __init__(self, out: Path, end: Callable[[], object]) -> None:
+        holder = dataclasses.replace(myself(), host="node7", kernel="x", pid=1)
+        (out / ".packer" / "lock-all").write_bytes(holder.to_bytes())
+        self.end = end
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+        if text.startswith("watching the lock of packer on node7"):
+            self.end()
+
+
+@pytest.fixture
+def unfinished(
+    tmp_path: Path, make_tree: MakeTree, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, Path, Path]:
+    """A source, its pack, and half of it in another folder."""
+    timing = Timing(renew=0.01, patience=1000, first=1000)
+    for module in (convert, merge):
+        monkeypatch.setattr(module, "Lock", functools.partial(Lock, timing=timing))
+    tree, whole, out = make_tree(classes=3, each=20), tmp_path / "whole", tmp_path / "pack"
+    convert_dataset(tree, whole, OPTIONS)
+    for part in range(2):
+        convert_dataset(tree, out, ConvertOptions(**{**vars(OPTIONS), "part": (part, 2)}))
+    return tree, whole, out
+
+
+def finish(whole: Path, out: Path) -> None:
+    """As the run elsewhere does it: the manifest, then the work folder's end."""
+    shutil.copytree(whole, out, dirs_exist_ok=True)
+    shutil.rmtree(out / ".packer")
+
+
+@pytest.mark.parametrize("part", [None, (0, 2)])
+def test_a_run_that_is_waited_for_may_finish(
+    unfinished: tuple[Path, Path, Path], digest_tree: Digest, part: tuple[int, int] | None
+) -> None:
+    tree, whole, out = unfinished
+    options = ConvertOptions(**{**vars(OPTIONS), "part": part})
+    reporter = Elsewhere(out, lambda: finish(whole, out))
+    result = convert_dataset(tree, out, options, reporter=reporter)
+    assert any(line.startswith("watching") for line in reporter.said)
+    assert result.was_complete and result.manifest is not None
+    assert digest_tree(out) == digest_tree(whole)
+
+
+def test_a_merge_waits_for_one_that_finishes(
+    unfinished: tuple[Path, Path, Path], digest_tree: Digest
+) -> None:
+    _, whole, out = unfinished
+    result = merge.merge_pack(out, reporter=Elsewhere(out, lambda: finish(whole, out)))
+    assert result.was_complete
+    assert digest_tree(out) == digest_tree(whole)
+
+
+def test_a_run_that_is_waited_for_may_take_everything_away(
+    unfinished: tuple[Path, Path, Path], digest_tree: Digest
+) -> None:
+    tree, whole, out = unfinished
+    reporter = Elsewhere(out, lambda: shutil.rmtree(out))
+    assert not convert_dataset(tree, out, OPTIONS, reporter=reporter).was_complete
+    assert digest_tree(out) == digest_tree(whole)
+
+
+def test_force_waits_for_one_that_finishes(
+    unfinished: tuple[Path, Path, Path], digest_tree: Digest
+) -> None:
+    tree, whole, out = unfinished
+    reporter = Elsewhere(out, lambda: finish(whole, out))
+    result = convert_dataset(tree, out, OPTIONS, force=True, reporter=reporter)
+    assert result.moved is not None and not result.was_complete
+    assert digest_tree(result.moved) == digest_tree(out) == digest_tree(whole)
 
 
 _WATCHED = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -241,8 +242,22 @@ def test_no_server(get: Download) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with pytest.raises(PackerError, match="Connection refused"):
-        get(f"http://127.0.0.1:{port}/x", tries=3)
+        get(f"http://127.0.0.1:{port}/x")
     assert get.waits == [1.0, 2.0]
+
+
+def test_a_server_that_goes_away_is_waited_for(server: Server, get: Download) -> None:
+    """Longer than one that never was there."""
+    server.script = [cut_after(100_000)]
+
+    def leave(seconds: float) -> None:
+        get.waits.append(seconds)
+        server.socket.close()
+
+    patience = Patience(tries=5, timeout=5, sleep=leave)
+    with pytest.raises(PackerError, match="Connection refused"):
+        download([server.url], get.part, len(CONTENT), patience, lambda *_: None)
+    assert get.waits == [1.0, 2.0, 4.0, 8.0]
 
 
 def test_another_size_is_seen_before_the_bytes(server: Server, get: Download) -> None:
@@ -293,9 +308,13 @@ def test_from_a_file(get: Download, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_no_network_failure(server: Server, get: Download) -> None:
-    get.part.symlink_to("/dev/full")
-    with pytest.raises(OutputError, match=r"No space left on device \(free some space"):
-        get(server.url)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(OutputError, match=r"File too large \(the file system or ulimit"):
+            get(server.url)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert len(server.requests) == 1
 
 

@@ -13,6 +13,7 @@ EXIT_CODES = {
     "PackerError": 1,
     "OutputError": 1,
     "InUse": 1,
+    "WorkDone": 1,
     "MissingShards": 1,
     "ReadError": 1,
     "WorkerError": 1,

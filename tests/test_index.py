@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import pickle
 import struct
 import zlib
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from packer.errors import DamageError, PackerError
+from packer import mapped
+from packer.errors import DamageError
 from packer.index import ALIGNMENT, MAGIC, IndexFile, encode_index
 from packer.types import Array
 
@@ -204,7 +206,7 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
 def test_missing_and_unreadable_files(tmp_path: Path) -> None:
     with pytest.raises(DamageError, match="nothing: is missing"):
         IndexFile(tmp_path / "nothing")
-    with pytest.raises(PackerError, match="cannot be read: Is a directory"):
+    with pytest.raises(DamageError, match="is not a regular file"):
         IndexFile(tmp_path)
 
 
@@ -220,3 +222,50 @@ def test_goes_to_other_processes(tmp_path: Path, method: str) -> None:
     assert len(pickle.dumps(index)) < 1000
     with multiprocessing.get_context(method).Pool(1) as pool:
         assert pool.apply(_sum_labels, (index,)) == 4999950000
+
+
+def test_a_change_is_found_by_whoever_asks(tmp_path: Path) -> None:
+    """Touching alone is none."""
+    path = _write(tmp_path / "x.index", _some_arrays())
+    index = IndexFile(path)
+    assert index["label"].tolist() == [3, -1, 2]
+    index.confirm()
+    path.touch()
+    index.confirm()
+    data = bytearray(path.read_bytes())
+    data[data.index(np.array([3, -1, 2], "<i4").tobytes())] ^= 1
+    path.write_bytes(data)
+    for _ in range(2):
+        with pytest.raises(DamageError, match=r"x\.index: was changed while it was in use"):
+            index.confirm()
+
+
+def test_an_index_that_is_cut_short_while_it_is_mapped(tmp_path: Path) -> None:
+    path = _write(tmp_path / "x.index", {"label": np.arange(100_000)})
+    index = IndexFile(path)
+    labels = index["label"]
+    path.write_bytes(path.read_bytes()[:4096])
+    assert labels[-1] == 0
+    assert index.has_faults()
+    with pytest.raises(DamageError, match=r"x\.index: was changed while it was in use"):
+        index.confirm()
+
+
+def test_where_an_index_cannot_be_mapped_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapped, "_native", lambda: None)
+    path = _write(tmp_path / "x.index", _some_arrays(), {"kind": "shard"})
+    index = IndexFile(path)
+    path.write_bytes(b"")
+    assert index.meta == {"kind": "shard"}
+    assert index["label"].tolist() == [3, -1, 2]
+    assert not index["label"].flags.writeable
+    index.confirm()
+    assert not index.has_faults()
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.index")
+    with pytest.raises(DamageError, match=r"x\.index: is not a regular file"):
+        IndexFile(tmp_path / "x.index")

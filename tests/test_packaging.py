@@ -23,7 +23,9 @@ FOLDERS = {"packer.configs": "configs", "packer.recipes": "recipes"}
 #: Built in place by an editable install; a wheel builds its own.
 IGNORED = shutil.ignore_patterns("__pycache__", "*.so")
 #: The C extensions, each one file beside its source.
-EXTENSIONS = {f"packer/imaging/{path.stem}" for path in (ROOT / "packer/imaging").glob("*.c")}
+EXTENSIONS = {
+    str(path.relative_to(ROOT).with_suffix("")) for path in (ROOT / "packer").rglob("*.c")
+}
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +101,7 @@ def test_wheel_holds_everything(wheel: zipfile.ZipFile) -> None:
 
 def test_without_a_compiler_the_wheel_is_built_without_extensions(tmp_path: Path) -> None:
     """And where there are a compiler and headers, as here if they were installed, with them."""
-    assert len(EXTENSIONS) == 4
+    assert len(EXTENSIONS) == 5
     with zipfile.ZipFile(build_wheel(tmp_path, CC="no-such-compiler")) as archive:
         names = archive.namelist()
     assert "packer/imaging/region.py" in names

@@ -17,6 +17,7 @@ from packer import __version__, registry
 from packer.cli._reporter import Running, StderrReporter
 from packer.deferral import heeded_signals
 from packer.errors import EXIT_BROKEN_PIPE, Interrupted, PackerError, suggestion
+from packer.escape import BACKSLASH, escape
 
 
 class _PipeClosed(Exception):
@@ -25,6 +26,15 @@ class _PipeClosed(Exception):
 
 class _Verbs(click.Group):
     """Finds a verb's command by the name of its file."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for before, argument in zip(("packer", *args), args, strict=False):
+            name, is_assigned, value = argument.partition("=")
+            if argument and not (name.startswith("--") and is_assigned and not value):
+                continue
+            what = name if argument else f"the argument after {before!r}"
+            raise click.UsageError(f"{what} is empty: a variable that is not set?", ctx)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -132,7 +142,9 @@ def _unforeseen(error: Exception) -> PackerError:
 def _wrong_usage(error: click.ClickException, running: Running) -> tuple[int, PackerError | None]:
     if running.reporter is not None:
         return error.exit_code, PackerError(error.format_message())
-    error.show()
+    # A shell may have made the arguments of file names, which may hold anything.
+    text = escape(error.format_message(), keep=f"{BACKSLASH}\n")
+    click.UsageError(text, getattr(error, "ctx", None)).show()
     return error.exit_code, None
 
 

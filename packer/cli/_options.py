@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -68,6 +70,36 @@ class Part(click.ParamType):  # type: ignore[type-arg]
         if not (number.isdigit() and parts.isdigit() and int(number) < int(parts)):
             self.fail(f"{value!r} is not K/N with K from 0 to N-1", param, ctx)
         return int(number), int(parts)
+
+
+class _PathOption(click.Option):
+    """An option for a path, whose variable must not be empty: what it would have said is not known,
+    and the default may be another folder.
+    """
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Look into the environment."""
+        path_variable(str(self.envvar))
+        return super().resolve_envvar_value(ctx)
+
+
+def path_variable(name: str) -> Path | None:
+    """The path that a variable of the environment holds; None if it is not set.
+
+    Raises:
+        click.UsageError: It is empty.
+    """
+    value = os.environ.get(name)
+    if value == "":
+        raise click.UsageError(
+            f"{name} is empty: a variable that is not set? unset {name}, or fill it"
+        )
+    return None if value is None else Path(value)
+
+
+def path_option(*names: str, **settings: Any) -> Callable[[F], F]:
+    """An `option` for a path."""
+    return option(*names, cls=_PathOption, **settings)
 
 
 def option(*names: str, **settings: Any) -> Callable[[F], F]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from packer.cli._options import path_variable
 
 if TYPE_CHECKING:
     from packer.input import Input
@@ -20,8 +21,7 @@ def open_source(source: str, reporter: Reporter, src: str | None, null: bool) ->
 
     path = Path(source)
     if not (source == "-" or null or listed.accepts(path)):
-        data = os.environ.get("PACKER_DATA")
-        return open_input(source, src=src, data=Path(data) if data else None)
+        return open_input(source, src=src, data=path_variable("PACKER_DATA"))
     content = sys.stdin.buffer.read() if source == "-" else listed.read_list(path)
     given = open_list(content, top=src, null=null)
     single = given.source.single_folder() if isinstance(given.source, listed.ListedSource) else None

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from packer.cli._reporter import BarReporter, StderrReporter
+from packer.regular import open_regular, parse_json
 
 if TYPE_CHECKING:
     from packer.manifest import Manifest
 
 #: Skipped pictures that are listed.
 _SHOWN = 5
+#: Bytes of a line of the ledger, at most: a path has 4,096, each of which may take six.
+_LINE_BYTES = 64 << 10
 
 
 class Result(Protocol):
@@ -97,8 +100,17 @@ def name_next_steps(result: Result, reporter: StderrReporter) -> None:
 def _list_skipped(ledger: Path, skipped: int, reporter: StderrReporter) -> None:
     pictures = "picture" if skipped == 1 else "pictures"
     reporter.warn(f"{skipped} {pictures} skipped, listed in {ledger}")
-    for line in ledger.read_text(encoding="utf-8").splitlines()[:_SHOWN]:
-        skip = json.loads(line)
-        reporter.note(f"skipped {skip['path']}: {skip['reason']}: {skip['detail']}")
+    try:
+        for skip in _first_skips(ledger):
+            reporter.note(f"skipped {skip['path']}: {skip['reason']}: {skip['detail']}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reporter.warn(f"{ledger}: cannot be read: {error}")
+        return
     if skipped > _SHOWN:
         reporter.note(f"… and {skipped - _SHOWN} more")
+
+
+def _first_skips(ledger: Path) -> list[Any]:
+    with open_regular(ledger) as file:
+        lines = itertools.islice(iter(lambda: file.readline(_LINE_BYTES), b""), _SHOWN)
+        return [parse_json(line) for line in lines]

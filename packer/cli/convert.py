@@ -15,7 +15,15 @@ from click.core import ParameterSource
 
 from packer import registry
 from packer.cli._job import batch_job
-from packer.cli._options import WARNINGS, Bytes, Name, Part, option, reporting_options
+from packer.cli._options import (
+    WARNINGS,
+    Bytes,
+    Name,
+    Part,
+    option,
+    path_option,
+    reporting_options,
+)
 from packer.cli._planning import check, dry_run
 from packer.cli._reporter import StderrReporter, make_reporter
 from packer.cli._sample import draw_once
@@ -185,7 +193,7 @@ def _run_options(function: F) -> F:
                 type=click.IntRange(min=0),
                 help="Stop (exit 3) beyond this many [1 %, at least 10].",
             ),
-            option(
+            path_option(
                 "--config",
                 metavar="NAME|FILE",
                 callback=_load_config,
@@ -212,13 +220,13 @@ def _run_options(function: F) -> F:
 
 @click.command(epilog="Every option can also be set as PACKER_NAME in the environment.")
 @click.argument("source")
-@option(
+@path_option(
     "--src", metavar="PATH", help="Folder or archive of a recipe's data set; top folder of a list."
 )
 @click.option(
     "--null", is_flag=True, help="SOURCE lists paths that end in a zero byte: find -print0."
 )
-@click.option("-o", "--out", metavar="FOLDER", help="The pack [./NAME-SIZE-CODEC-FORMAT].")
+@path_option("-o", "--out", metavar="FOLDER", help="The pack [./NAME-SIZE-CODEC-FORMAT].")
 @_image_options
 @_pack_options
 @_run_options

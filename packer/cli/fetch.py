@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from packer.cli._options import reporting_options
+from packer.cli._options import path_variable, reporting_options
 from packer.cli._reporter import make_reporter
 from packer.reporting import Progress
 
@@ -34,8 +34,8 @@ def command(recipe: str, out: Path | None, as_json: bool, **shown: Any) -> None:
     from packer.fetch import fetch
 
     known = recipes.load(recipe)
-    data = os.environ.get("PACKER_DATA")
-    folder = out or (Path(data) / known.name if data else Path.cwd())
+    data = None if out else path_variable("PACKER_DATA")
+    folder = out or (data / known.name if data else Path.cwd())
     reporter = make_reporter(
         shown["progress"], quiet=shown["quiet"], verbose=shown["verbose"], unit="bytes"
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from packer import mapped
 from packer.errors import MissingDependency
 from packer.imaging import cutting, fastresize, pieces, region
 from packer.imaging.opencv import load_cv2
@@ -168,6 +169,7 @@ def _extensions_line() -> str:
         "resizing": fastresize.is_native(),
         "both at once": pieces.is_native(),
         "cutting": cutting.is_native(),
+        "mapping": mapped.is_native(),
     }
     built = ", ".join(name for name, there in found.items() if there) or "none"
     missing = ", ".join(name for name, there in found.items() if not there)

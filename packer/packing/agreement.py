@@ -13,6 +13,7 @@ from typing import Any
 from packer import registry
 from packer.errors import UsageError
 from packer.manifest import Manifest, SplitRecord
+from packer.packing.form import check_plan
 from packer.packing.plan import ShardPlan, plan_shards
 from packer.types import Field
 
@@ -97,18 +98,21 @@ class Agreement:
         )
 
 
-def agreement_from_json(value: Mapping[str, Any]) -> Agreement:
+def agreement_from_json(value: Any) -> Agreement:
     """The other way round.
 
     Raises:
         UsageError: Another version of packer wrote it.
-        KeyError, TypeError: No agreement.
+        ValueError: No agreement.
     """
+    if not isinstance(value, dict) or not isinstance(value.get("version"), int):
+        raise ValueError("it has no version")
     if value["version"] != _VERSION:
         raise UsageError(
             f"the unfinished pack is of version {value['version']}, this packer's are {_VERSION}",
             "finish it with the packer that began it, or start anew with --force",
         )
+    check_plan(value)
     return Agreement(
         name=value["name"],
         options=value["options"],

@@ -11,6 +11,12 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from packer.escape import BACKSLASH, escape
+from packer.regular import parse_json
+
+#: Characters of a name in a lock file, at most; a host has 255.
+_TEXT = 1000
+
 
 @dataclass(frozen=True)
 class Holder:
@@ -41,7 +47,8 @@ class Holder:
 
     def __str__(self) -> str:
         job = f", {self.job}" if self.job else ""
-        return f"packer on {self.host}, process {self.pid}{job}, since {self.since}"
+        text = f"packer on {self.host}, process {self.pid}{job}, since {self.since}"
+        return escape(text, keep=BACKSLASH)  # another machine wrote it
 
     def is_here(self) -> bool:
         """Whether its process would be visible from this one."""
@@ -73,12 +80,17 @@ def myself(job: str = "") -> Holder:
 
 
 def read_holder(content: bytes) -> Holder | None:
-    """Whom a lock file names; None if a power failure left less than a holder of it."""
+    """Whom a lock file names; None if it names nobody: a power failure has left less of it."""
     try:
-        holder = Holder(**json.loads(content))
+        holder = Holder(**parse_json(content))
     except (ValueError, TypeError):
         return None
-    return holder if isinstance(holder.pid, int) else None
+    texts = dataclasses.asdict(holder)
+    pid = texts.pop("pid")
+    # Linux numbers processes up to 2^22, others up to 2^31. 0 and less would be groups of them.
+    is_pid = isinstance(pid, int) and not isinstance(pid, bool) and 0 < pid < 1 << 31
+    are_texts = all(isinstance(text, str) and len(text) <= _TEXT for text in texts.values())
+    return holder if is_pid and are_texts else None
 
 
 def _kernel() -> str:

@@ -21,11 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from packer.errors import InUse, OutputError
-from packer.fsio import output_errors, publish, remove_if_there, write_temp
+from packer.errors import InUse, OutputError, WorkDone
+from packer.fsio import list_folder, output_errors, publish, remove_if_there, write_temp
 from packer.packing.holder import Holder, myself, read_holder
+from packer.regular import open_regular, reason
 
 _LOCK_NAME = re.compile(r"lock-(all|\d+)")
+#: Bytes of a lock file, at most; one has about 300.
+_LOCK_BYTES = 64 << 10
 #: Time of a lock that was not renewed yet, in ns since 1970.
 _NOT_YET = 0
 
@@ -60,6 +63,7 @@ class Lock:
 
     Raises:
         InUse: Another run holds it; the message says who.
+        WorkDone: That run was waited for, and is done: the folder has gone.
         OutputError: The file system refused.
     """
 
@@ -83,6 +87,8 @@ class Lock:
                 excludes = self.part is None or other.name == "lock-all"
                 if excludes and other != self._path and _LOCK_NAME.fullmatch(other.name):
                     self._clear(other)
+            if _content(self._path) != self._mine:
+                raise self._done_there()  # and has taken this lock with its folder
         except BaseException:
             self._release(self._path)
             raise
@@ -149,8 +155,8 @@ class Lock:
     def _renew(self) -> None:
         self._renewed = time.monotonic()
         try:
-            with self._path.open("rb") as file:
-                content = file.read()
+            with open_regular(self._path) as file:
+                content = file.read(_LOCK_BYTES)
                 if content == self._mine:
                     now = time.time_ns()
                     os.utime(file.fileno(), ns=(now, now))
@@ -201,13 +207,28 @@ class Lock:
 
     def _publish(self, path: Path) -> bool:
         """Make a lock file with its content in one step, if nobody has that name."""
-        temp = write_temp(self.folder, path.name, self._mine)
         try:
-            with output_errors(temp):
-                os.utime(temp, ns=(_NOT_YET, _NOT_YET))
-            return publish(temp, path)
-        finally:
-            remove_if_there(temp)
+            temp = write_temp(self.folder, path.name, self._mine)
+            try:
+                with output_errors(temp):
+                    os.utime(temp, ns=(_NOT_YET, _NOT_YET))
+                return publish(temp, path)
+            finally:
+                remove_if_there(temp)
+        except OutputError as error:
+            # A run that is done clears the folder, temp files of others included.
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            try:
+                list_folder(self.folder)
+            except (FileNotFoundError, NotADirectoryError):
+                raise self._done_there() from None
+            return False
+
+    def _done_there(self) -> WorkDone:
+        return WorkDone(
+            f"{self.folder.parent}: the run that worked there is done", "run the same command again"
+        )
 
     def _release(self, path: Path) -> None:
         """Remove a lock file if it is ours and not a child process's inheritance."""
@@ -260,12 +281,18 @@ class Lock:
 def _look(path: Path) -> tuple[bytes, int] | None:
     """Content and time in ns of a lock file. Opening is what makes NFS clients ask the server."""
     try:
-        with path.open("rb") as file:
-            return file.read(), os.fstat(file.fileno()).st_mtime_ns
+        with open_regular(path) as file:
+            content = file.read(_LOCK_BYTES + 1)
+            if len(content) > _LOCK_BYTES:
+                raise OSError(errno.EFBIG, f"has more than {_LOCK_BYTES:,} bytes")
+            return content, os.fstat(file.fileno()).st_mtime_ns
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ESTALE):
             return None
-        raise OutputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise OutputError(
+            f"{path}: cannot be read as a lock: {reason(error)}",
+            f"if no run is at work there, remove {path}",
+        ) from error
 
 
 def _content(path: Path) -> bytes | None:

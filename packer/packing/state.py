@@ -22,7 +22,9 @@ from packer.errors import OutputError, UsageError
 from packer.fsio import output_errors, publish_new, publish_over, remove_if_there
 from packer.naming import temps_in
 from packer.packing.agreement import Agreement, agreement_from_json
+from packer.packing.form import check_parts, check_state
 from packer.packing.shard import WORK_FOLDER
+from packer.regular import read_json, reason
 from packer.types import Skip
 
 PLAN_NAME = "plan.json"
@@ -72,14 +74,15 @@ def read_state(out: Path, stem: str) -> ShardState:
     """
     path = out / WORK_FOLDER / f"{stem}.json"
     try:
-        value = json.loads(path.read_bytes())
+        value = read_json(path)
+        check_state(value, stem)
         record = value["record"]
         record["fingerprint"] = tuple(record["fingerprint"])
         skips = tuple(skip_from_json(skip) for skip in value["skips"])
         return ShardState(ShardRecord(**record), skips, value["notes"], value["stamps"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise OutputError(
-            f"{path}: the state of a finished shard is missing or damaged: {error}",
+            f"{path}: the state of a finished shard is missing or damaged: {reason(error)}",
             f"remove {out / stem}.* and run the same command again",
         ) from error
 
@@ -119,12 +122,13 @@ def read_plan(out: Path) -> Agreement:
     """
     path = out / WORK_FOLDER / PLAN_NAME
     try:
-        return agreement_from_json(json.loads(path.read_bytes()))
+        return agreement_from_json(read_json(path))
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise OutputError(
-            f"{path}: the plan of an unfinished pack is damaged: {error}", "start anew with --force"
+            f"{path}: the plan of an unfinished pack is damaged: {reason(error)}",
+            "start anew with --force",
         ) from error
 
 
@@ -154,11 +158,13 @@ def read_parts(out: Path) -> int | None:
     """
     path = out / WORK_FOLDER / PARTS_NAME
     try:
-        return int(json.loads(path.read_bytes())["parts"])
+        value = read_json(path)
+        check_parts(value)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise OutputError(f"{path}: is damaged: {error}", f"remove {path}") from error
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{path}: is damaged: {reason(error)}", f"remove {path}") from error
+    return int(value["parts"])
 
 
 def _compared(agreement: Agreement) -> dict[str, Any]:

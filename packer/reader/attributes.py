@@ -103,7 +103,9 @@ class PackAttributes:
     @read_only("select(samples=…) takes some samples, target_transform changes labels")
     def targets(self) -> Targets:
         """The label of each sample, -1 = none: a list of int that numpy and torch take, too."""
-        return Targets(self.pack.index["label"])
+        targets = Targets(self.pack.index["label"])
+        self.pack.index.confirm()
+        return targets
 
     @read_only("select(samples=…) takes some of them")
     def keys(self) -> Keys:

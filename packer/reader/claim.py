@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from pathlib import Path
 from types import TracebackType
 
 from packer.errors import OutputError
 from packer.fsio import output_error
+from packer.reader.rights import is_trusted
 
 
 class Claim:
@@ -66,15 +68,21 @@ def try_claim(path: Path, *, shared: bool = False) -> Claim | None:
         shared: With others that share it; else alone.
 
     Raises:
-        OutputError: It cannot be made, or the file system has no locks.
+        OutputError: It cannot be made, another user has put something there, or the file system
+            has no locks.
     """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, flags, 0o600)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise output_error(path, error) from error
     claim = Claim(path, descriptor)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or not is_trusted(status):
+        claim.close()
+        raise OutputError(f"{path}: is not a lock file of this user", "remove it")
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), path.stat()):

@@ -10,12 +10,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
 from packer.errors import DamageError, OutputError, PackerError
 from packer.fsio import output_error, remove_if_there
 from packer.naming import move, temp_path
+from packer.regular import NotRegular, open_regular
 
 #: Bytes of one read: several of the largest transfers of a network file system (1 MiB on NFS), so
 #: that those are under way at once.
@@ -42,7 +44,11 @@ class FileCopy:
 
 
 def copy_files(
-    copies: Sequence[FileCopy], work: Path, jobs: int, told: Callable[[int], None]
+    copies: Sequence[FileCopy],
+    work: Path,
+    jobs: int,
+    told: Callable[[int], None],
+    finish: Callable[[Path, Path], None] | None = None,
 ) -> None:
     """Copy files by way of temp names in `work`, on the same file system as the targets.
 
@@ -53,13 +59,14 @@ def copy_files(
         work: A folder for temp files.
         jobs: Files copied at a time.
         told: Called now and then with the bytes copied so far.
+        finish: Called with a whole copy and its source before it gets its name.
 
     Raises:
         DamageError: A source is missing, or not what it must be.
         OutputError: The target's file system refused.
         PackerError: The source's file system failed.
     """
-    run = _Run(work)
+    run = _Run(work, finish)
     with ThreadPoolExecutor(jobs, "packer-stage") as threads:
         try:
             pending: set[Future[None]] = {threads.submit(run.copy, copy) for copy in copies}
@@ -77,8 +84,9 @@ def copy_files(
 class _Run:
     """Copies under way, in threads."""
 
-    def __init__(self, work: Path) -> None:
+    def __init__(self, work: Path, finish: Callable[[Path, Path], None] | None) -> None:
         self.work = work
+        self.finish = finish
         self.copied = 0
         self.stopped = threading.Event()
         self._lock = threading.Lock()
@@ -89,6 +97,8 @@ class _Run:
         try:
             self._write(copy, temp)
             with _writing(copy, temp):
+                if self.finish is not None:
+                    self.finish(temp, copy.source)
                 move(temp, copy.target)
         finally:
             remove_if_there(temp)
@@ -120,11 +130,13 @@ class _Run:
             raise _damage(copy, "its SHA-256 differs from what the manifest says")
 
 
-def _open_source(copy: FileCopy) -> BinaryIO:
+def _open_source(copy: FileCopy) -> FileIO:
     try:
-        source = copy.source.open("rb", buffering=0)
+        source = open_regular(copy.source, follow=True)
     except FileNotFoundError:
         raise _damage(copy, "is missing") from None
+    except NotRegular as error:
+        raise _damage(copy, str(error.strerror)) from None
     except OSError as error:
         raise PackerError(f"{copy.source}: cannot be read: {error.strerror}") from error
     if hasattr(os, "posix_fadvise"):
@@ -138,9 +150,9 @@ def _create(copy: FileCopy, temp: Path) -> BinaryIO:
         return temp.open("xb", buffering=0)
 
 
-def _read(copy: FileCopy, source: BinaryIO, buffer: memoryview, offset: int) -> int:
+def _read(copy: FileCopy, source: FileIO, buffer: memoryview, offset: int) -> int:
     try:
-        return source.readinto(buffer) or 0  # type: ignore[attr-defined]
+        return source.readinto(buffer) or 0
     except OSError as error:
         raise PackerError(
             f"{copy.source}: cannot be read at offset {offset}: {error.strerror} "

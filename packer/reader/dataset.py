@@ -48,8 +48,8 @@ class PackedDataset(PackAttributes):
         decode_quality: "exact": pictures are as if they were decoded whole and then transformed.
             "fast": JPEGs with small deviations (99 % of photographs: PSNR against exact of 36 dB
             or more), and at a reduced size where built-in transforms shrink them to a quarter.
-        verify: "first": a payload's checksum is compared when a process first reads it;
-            "always": at every read.
+        verify: "first": a payload's checksum is compared when a process first reads it, and again
+            once its shard has another size or other times; "always": at every read.
         on_error: What a sample does that is damaged or cannot be decoded. "raise": it raises
             DamageError; "skip": it is listed in `skipped`, and the next whole sample of its on-disk
             batch takes its place, so that no mini-batch shrinks. The first one is warned of.
@@ -248,7 +248,7 @@ class PackedDataset(PackAttributes):
             ]
 
         wanted = np.array([self._sample(index) for index in indices], np.int64)
-        return self.skips.around(wanted, read)
+        return self.payloads.steady(lambda: self.skips.around(wanted, read))
 
     @read_only("it lists what was found")
     def skipped(self) -> list[SkippedSample]:
@@ -268,8 +268,13 @@ class PackedDataset(PackAttributes):
         known = self.pack.stored_fields()
         if name not in known:
             raise UsageError(f"unknown field {name!r}", suggestion(name, known))
-        payload = self.payloads.read([self._sample(index)], name)[0]
-        return None if payload is None else bytes(payload)
+        sample = self._sample(index)
+
+        def read() -> bytes | None:
+            payload = self.payloads.read([sample], name)[0]
+            return None if payload is None else bytes(payload)
+
+        return self.payloads.steady(read)
 
     def labels(self, samples: Array) -> list[Any]:
         """The labels of some samples, behind `target_transform`.

@@ -1,9 +1,8 @@
-"""Files seen as memory: read without copying what lies in memory anyway.
+"""Shards seen as memory: read without copying what lies in memory anyway.
 
-A mapped page that cannot be read (a failing disk, a file that somebody cuts short) is a SIGBUS,
-which ends the process without a word. So a range of a file on a disk is made readable in advance,
-by a call that fails with an error instead; the caller then reads in the ordinary way and learns
-why. See docs/decisions/0018-mapped-shards.md.
+What happens when such a file is changed or cut short: `packer.mapped`. A failing disk is met before
+that where possible: a range is made readable in advance, by a call that fails with an error; the
+caller then reads in the ordinary way and learns why. See docs/decisions/0018-mapped-shards.md.
 """
 
 from __future__ import annotations
@@ -14,10 +13,15 @@ import functools
 import mmap
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from packer.mapped import map_file
 from packer.reader.space import file_system, in_memory
+
+if TYPE_CHECKING:
+    from packer._mapped import Mapped
 
 #: File systems of this machine's own disks: no other machine changes their files. btrfs and
 #: overlay are not told by `st_dev`, so they are read.
@@ -31,9 +35,10 @@ class Mapping:
 
     Args:
         descriptor: Of the open file, which is not empty; may be closed afterwards.
-        resident: Whether it lies in memory, so that no page of it can fail.
+        resident: Whether it lies in memory, so that the disk cannot fail.
 
     Attributes:
+        memory: All of it; lives as long as anybody sees a slice of it.
         resident: As given.
 
     Raises:
@@ -41,10 +46,9 @@ class Mapping:
     """
 
     def __init__(self, descriptor: int, resident: bool) -> None:
-        memory = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-        self._file = memory
-        self._content = memoryview(memory)
-        self._address = int(np.frombuffer(memory, np.uint8).ctypes.data)
+        self.memory: Mapped = map_file(descriptor)
+        self._content = memoryview(self.memory)
+        self._address = int(np.frombuffer(self._content, np.uint8).ctypes.data)
         # mincore answers others with a yes, whatever there is, so that nobody can watch what users
         # of a machine read (Linux 5.2).
         self._is_told = os.fstat(descriptor).st_uid == os.geteuid()
@@ -55,8 +59,8 @@ class Mapping:
 
         Of a file on a disk, each of its pages is in memory by then.
         """
-        # The file's size now: what lay behind it may still be cached, and is a SIGBUS all the same.
-        if offset + size > min(len(self._content), self._file.size()):
+        # The file's size now: what lay behind it may still be cached, and is a fault all the same.
+        if offset + size > min(len(self._content), os.fstat(self.memory.fileno()).st_size):
             return None
         if not self.resident:
             start = offset - offset % mmap.PAGESIZE
@@ -68,16 +72,20 @@ class Mapping:
         return self._content[offset : offset + size]
 
 
-def map_memory(descriptor: int) -> Mapping | None:
-    """An open file that lies in memory; None if it does not, or is empty.
-
-    Raises:
-        OSError: It cannot be mapped.
+def is_quick(device: int) -> bool:
+    """Whether a file's size and times are at hand for files of this device (`st_dev`): others may
+    have to ask a server for them.
     """
-    status = os.fstat(descriptor)
-    if status.st_size == 0 or not in_memory(status.st_dev):
-        return None
-    return Mapping(descriptor, resident=True)
+    return file_system(device) in LOCAL or in_memory(device)
+
+
+def map_memory(descriptor: int) -> Mapping | None:
+    """An open file that lies in memory; None if it does not, is empty, or cannot be mapped."""
+    with contextlib.suppress(OSError):
+        status = os.fstat(descriptor)
+        if status.st_size and in_memory(status.st_dev):
+            return Mapping(descriptor, resident=True)
+    return None
 
 
 def map_local(descriptor: int) -> Mapping | None:

@@ -25,6 +25,7 @@ from packer.columns import read_path, stored_fields
 from packer.errors import DamageError, UsageError, suggestion
 from packer.index import IndexFile
 from packer.manifest import Manifest, SplitRecord, read_manifest
+from packer.paths import given_path
 from packer.presence import differing_sizes
 from packer.types import NO_LABEL, Array, display_path
 
@@ -57,7 +58,7 @@ class Pack:
         self, root: str | os.PathLike[str], split: str = "train", holding: object = None
     ) -> None:
         self._holding = holding
-        self._open(Path(root).absolute(), split)
+        self._open(given_path(root, "root").absolute(), split)
         self._check_sizes()
         self.index = self._open_index()
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from packer.errors import DamagedSample, UsageError, suggestion
 from packer.reader.pack import Pack
 from packer.reader.shards import ShardFiles
 from packer.types import ABSENT, Array
+
+T = TypeVar("T")
 
 VERIFY = ("first", "always")
 #: Wanted ranges with at most this many bytes between them are read in one go. Half of what Linux
@@ -116,6 +119,24 @@ class Payloads:
             for place, payload in zip(members, payloads, strict=True):
                 found[place] = payload
         return found
+
+    def steady(self, make: Callable[[], T]) -> T:
+        """What `make` returns, which uses payloads and the index: made again if a file that they
+        come from has got another time meanwhile, as checksums are to be compared anew then.
+
+        Raises:
+            DamageError: Such a file has changed, whatever else that led to.
+            Exception: What `make` raises.
+        """
+        while True:
+            before = self.files.look()
+            try:
+                made = make()
+            except Exception:
+                self.files.look()
+                raise
+            if self.files.look() == before:
+                return made
 
     def span(self, batch: int) -> Span:
         """All bytes of one on-disk batch that was announced, in one read; raises as `read`."""

@@ -21,7 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from packer.errors import OutputError, PackerError, UsageError, suggestion
-from packer.fsio import make_folder, output_errors
+from packer.fsio import output_errors
+from packer.paths import given_path
 from packer.reader.claim import Claim, try_claim
 from packer.reader.excerpt import StageOptions, choose
 from packer.reader.pack import Pack
@@ -79,8 +80,9 @@ def open_pack(
     """
     if stage is not None and preload is not None:
         raise UsageError("stage and preload are two ways to copy", "give one of them")
-    source = Path(root).absolute()
+    source = given_path(root, "root").absolute()
     if stage is not None:
+        given_path(stage, "stage")
         return Pack(stage_split(source, stage, split), split)
     if preload is not None:
         copy, holding = load(source, split, preload)
@@ -138,7 +140,8 @@ def _own_folder() -> Path:
 def _enter(copy: Path) -> Claim:
     """Share the lock of a copy, whose folder is made if it is not there."""
     while True:
-        make_folder(copy)
+        with output_errors(copy), contextlib.suppress(FileExistsError):
+            copy.mkdir(0o755)
         claim = try_claim(copy / _USERS, shared=True)
         if claim is not None:
             return claim

@@ -84,7 +84,8 @@ class _SelectedIndex(IndexFile):
 
     def __init__(self, pack: Pack, numbers: Array) -> None:
         base = pack.index
-        self.path, self.meta = base.path, base.meta
+        self.path, self.meta, self.device = base.path, base.meta, base.device
+        self._base = base
         batches = len(base["batch_count"])
         counts = np.bincount(pack.batch_of(numbers), minlength=batches).astype(np.int64)
         fields = stored_fields(pack.manifest.fields)
@@ -104,6 +105,12 @@ class _SelectedIndex(IndexFile):
 
     def __getitem__(self, name: str) -> Array:
         return self._arrays[name]
+
+    def confirm(self) -> None:
+        self._base.confirm()
+
+    def has_faults(self) -> bool:
+        return self._base.has_faults()
 
     def _spans(self, counts: Array, fields: Sequence[str]) -> dict[str, Array]:
         """batch_offset and batch_bytes: from the first to the last byte of a selected sample."""

@@ -1,24 +1,37 @@
-"""Staged copies as they lie in a folder: which are whole, and what they have in common."""
+"""Staged copies as they lie in a folder: which are whole, and what they have in common.
+
+In a folder that many may write to (/dev/shm), others may have put anything under a copy's name.
+Only what belongs to this user or to root is read; nothing else is opened.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 
 from packer.errors import DamageError, SourceError
 from packer.fsio import remove_if_there
-from packer.manifest import read_manifest
+from packer.manifest import NAME, read_manifest
 from packer.naming import hard_link
 from packer.reader.copying import FileCopy
+from packer.reader.rights import is_trusted
 
 
 def is_complete(copy: Path) -> bool:
-    """Whether a copy is whole: its manifest, and every shard and index with its size."""
+    """Whether a copy is whole, and this user's or root's: its manifest, and every shard and index
+    with its size.
+    """
+    if not is_own(copy):
+        return False
     try:
-        manifest = read_manifest(copy)
         with os.scandir(copy) as entries:
-            sizes = {entry.name: entry.stat().st_size for entry in entries}
+            found = {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
+        sizes = {name: status.st_size for name, status in found.items() if _is_file(status)}
+        if NAME not in sizes:
+            return False
+        manifest = read_manifest(copy)
     except (SourceError, DamageError, OSError):
         return False
     return all(
@@ -29,8 +42,26 @@ def is_complete(copy: Path) -> bool:
 
 
 def is_own(copy: Path) -> bool:
-    """Whether this user, or root, made it: what another user made may hold anything."""
-    return copy.lstat().st_uid in (os.getuid(), 0)
+    """Whether it is a folder of this user's or root's to which nobody else can write."""
+    try:
+        status = copy.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and is_trusted(status)
+
+
+def is_free(path: Path) -> bool:
+    """Whether a copy may be made there: nothing has that name, or a folder of this user's to which
+    nobody else can write.
+    """
+    try:
+        return (is_own(path) and path.lstat().st_uid == os.geteuid()) or not os.path.lexists(path)
+    except OSError:
+        return False
+
+
+def _is_file(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and is_trusted(status)
 
 
 class OtherCopies:
@@ -51,7 +82,7 @@ class OtherCopies:
                     self._add(other)
 
     def _add(self, other: Path) -> None:
-        if is_own(other) and is_complete(other):
+        if is_complete(other):
             for split in read_manifest(other).splits.values():
                 for shard in split.shards:
                     self._paths[shard.name, shard.sha256] = other / shard.name
@@ -60,10 +91,15 @@ class OtherCopies:
         """The same file in one of them."""
         return self._paths.get((file.target.name, file.sha256))
 
-    def link(self, file: FileCopy) -> bool:
-        """Give the same file, if one of them has it, its name in the copy, too."""
+    def link(self, file: FileCopy, allowed: int) -> bool:
+        """Give the same file, if one of them has it, its name in the copy, too.
+
+        Args:
+            file: To link instead of copying it.
+            allowed: The most rights that it may have.
+        """
         path = self.find(file)
-        if path is None:
+        if path is None or stat.S_IMODE(path.lstat().st_mode) & ~(allowed | stat.S_IRWXU):
             return False
         with contextlib.suppress(OSError):  # no links here, or it has gone: it is copied
             remove_if_there(file.target)

@@ -2,16 +2,19 @@
 
     DEST/NAME-<id>/              the copy, a pack like any other once its manifest is there
     DEST/NAME-<id>/.staging/     lock and temp files while it is made
+    DEST/NAME-<id>-<user>/       the same, of a user who found that name taken by another one
 
 The id is a digest of the manifest and of what is taken, so a pack that was made anew is staged anew
 and one of the same name is never mistaken for it. Whoever holds the lock copies; the others wait,
-and go on with the copying if that process dies.
+and go on with the copying if that process dies. Others may do no more with a copy than with the
+pack; nobody but this user may look into it while it is made.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,11 +30,13 @@ from packer.fsio import (
 )
 from packer.manifest import NAME
 from packer.naming import move
+from packer.paths import given_path
 from packer.reader.claim import try_claim
 from packer.reader.copying import FileCopy, copy_files
 from packer.reader.excerpt import Excerpt, StageOptions, choose
+from packer.reader.rights import Rights, is_trusted
 from packer.reader.space import free_space
-from packer.reader.staged import OtherCopies, is_complete, is_own
+from packer.reader.staged import OtherCopies, is_complete, is_free, is_own
 from packer.reporting import Progress, Reporter
 
 _WORK = ".staging"
@@ -68,13 +73,14 @@ def stage_pack(
         PackerError: The pack cannot be read.
     """
     options, reporter = options or StageOptions(), reporter or Reporter()
-    excerpt = choose(Path(root).absolute(), options)
+    source, dest = given_path(root, "root").absolute(), given_path(dest, "dest").absolute()
+    excerpt = choose(source, options)
+    _prepare(dest)
     target = staged_path(excerpt, dest)
-    make_folder(target.parent)
+    _tell_of_rights(excerpt.source, target, reporter)
     there = -1  # bytes that another process has copied so far
     while not is_complete(target):
-        make_folder(target / _WORK)
-        _refuse_strangers(target)
+        _make_own_folder(target)
         claim = try_claim(target / _WORK / _LOCK)
         if claim is None:
             if there < 0:
@@ -89,7 +95,7 @@ def stage_pack(
                     _Staging(excerpt, target, options.jobs, reporter).run()
             finally:
                 _remove_work(target)
-    _refuse_strangers(target)
+    _close_to_others(target, excerpt.source)
     return target
 
 
@@ -110,14 +116,20 @@ def find_staged(root: Path, dest: str | os.PathLike[str], split: str) -> Path | 
     """
     for options in (StageOptions(), StageOptions((split,))):
         path = staged_path(choose(root, options), dest)
-        if is_complete(path) and is_own(path):
+        if is_complete(path):
+            _close_to_others(path, root)
             return path
     return None
 
 
 def staged_path(excerpt: Excerpt, dest: str | os.PathLike[str]) -> Path:
-    """Where an excerpt is staged in the folder `dest`."""
-    return Path(dest).absolute() / excerpt.folder_name
+    """Where an excerpt is staged in the folder `dest`: where this user or root has a whole copy, or
+    this user may make one.
+    """
+    path = Path(dest).absolute() / excerpt.folder_name
+    if is_free(path) or is_complete(path):
+        return path
+    return path.with_name(f"{path.name}-{os.geteuid()}")
 
 
 class _Staging:
@@ -129,6 +141,7 @@ class _Staging:
         self.work = target / _WORK
         self.jobs = jobs
         self.reporter = reporter
+        self.rights = Rights(excerpt.source)
         # With a manifest the copy was whole once: files of the right size are right.
         self._was_whole = (target / NAME).exists()
 
@@ -143,18 +156,27 @@ class _Staging:
         missing = [file for file, there in zip(files, kept, strict=True) if not there]
         needed = sum(file.size for file in missing if others.find(file) is None)
         self._check_space(needed, sum(file.size for file in files) - needed)
-        missing = [file for file in missing if not others.link(file)]
+        missing = [
+            file for file in missing if not others.link(file, self.rights.allowed(file.source))
+        ]
         self._copy(missing, sum(file.size for file in files) - sum(file.size for file in missing))
         self.excerpt.write_derived(self.target, self._put)
         with output_errors(self.target):
+            # As the process's umask has it, which the work folder shows.
+            self.target.chmod(stat.S_IMODE(self.work.stat().st_mode) & 0o755)
+            self.rights.narrow(self.target, self.excerpt.source)
             sync_folder(self.target)
 
     def _is_kept(self, file: FileCopy) -> bool:
         """Whether an earlier run copied this file."""
         try:
-            if file.target.stat().st_size != file.size:
-                return False
+            status = file.target.lstat()
         except FileNotFoundError:
+            return False
+        is_whole = stat.S_ISREG(status.st_mode) and status.st_size == file.size
+        # One that was copied when the pack had other rights is copied anew.
+        wider = stat.S_IMODE(status.st_mode) & ~(self.rights.allowed(file.source) | stat.S_IRWXU)
+        if not is_whole or wider or not is_trusted(status):
             return False
         return self._was_whole or (bool(file.sha256) and sha256_file(file.target) == file.sha256)
 
@@ -179,20 +201,69 @@ class _Staging:
             f"staging {self.excerpt.source} to {self.target}: "
             f"{(total - there) / 1e6:,.1f} of {total / 1e6:,.1f} MB to copy"
         )
-        copy_files(missing, self.work, self.jobs, told)
+        copy_files(missing, self.work, self.jobs, told, self.rights.narrow)
 
     def _put(self, name: str, data: bytes) -> None:
         temp = write_temp(self.work, name, data)
         with output_errors(self.target / name):
+            self.rights.narrow(temp, self.excerpt.source / NAME)
             move(temp, self.target / name)
 
 
-def _refuse_strangers(target: Path) -> None:
-    """In a folder that all may write to, another user's copy may hold anything."""
-    if not is_own(target):
+def _prepare(dest: Path) -> None:
+    """Make the folder for copies. Where all may write to it, only a sticky one keeps others from
+    putting another folder in a copy's place.
+    """
+    make_folder(dest.parent)
+    with output_errors(dest), contextlib.suppress(FileExistsError):
+        dest.mkdir(0o755)
+    make_folder(dest)  # or say what is in the way
+    with output_errors(dest):
+        mode = dest.stat().st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise OutputError(
-            f"{target}: belongs to another user", "stage into a folder of your own below it"
+            f"{dest}: all users may remove each other's files there",
+            f"stage into a folder of your own, or chmod o-w or +t {dest}",
         )
+
+
+def _tell_of_rights(source: Path, target: Path, reporter: Reporter) -> None:
+    with output_errors(source):
+        shield = Rights(source).shield(target.parent)
+    if shield is not None:
+        reporter.warn(
+            f"{target}: other users can read it, but not {source}, as {shield} keeps them out; "
+            f"chmod o-rwx {source} keeps copies from them, too"
+        )
+    if target.name.endswith(f"-{os.geteuid()}"):
+        reporter.note(f"another user has a copy of that name: staging to {target}")
+
+
+def _make_own_folder(target: Path) -> None:
+    """Make a copy's folder and its work folder; nobody else may look into them.
+
+    Raises:
+        OutputError: Another user has put something there, or may do so.
+    """
+    with output_errors(target):
+        with contextlib.suppress(FileExistsError):
+            target.mkdir(0o700)
+        if not is_own(target):
+            raise OutputError(
+                f"{target}: belongs to another user, or others may write to it",
+                "remove it, or stage into a folder of your own",
+            )
+        if (target / _WORK).is_symlink():
+            raise OutputError(f"{target / _WORK}: is a link", "remove it")
+        with contextlib.suppress(FileNotFoundError):  # by another process that gave up just now
+            (target / _WORK).mkdir(exist_ok=True)
+
+
+def _close_to_others(copy: Path, source: Path) -> None:
+    """Take rights from a whole copy that the pack itself does not give any more."""
+    if copy.lstat().st_uid == os.geteuid():
+        with output_errors(copy):
+            Rights(source).narrow(copy, source)
 
 
 def _bytes_there(target: Path) -> int:

@@ -236,7 +236,8 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
 
         # Damaged samples' places may be taken by others.
         samples = schedule.mini_batch(order, step, start)
-        columns = self.dataset.skips.around(samples, make)
+        skips = self.dataset.skips
+        columns = self.dataset.payloads.steady(lambda: skips.around(samples, make))
         return self._contents.mini_batch(self._contents.collated(columns))
 
     def _column(self, name: str, samples: Array, buffer: WindowBuffer, epoch: int) -> Any:

@@ -39,7 +39,9 @@ class LazyList(Sequence[T], Generic[T]):
     def __getitem__(self, place: int | slice) -> T | list[T]:
         # range knows negative indices, slices and IndexError.
         found = range(len(self))[place]
-        return self._entry(found) if isinstance(found, int) else [self._entry(i) for i in found]
+        made = self._entry(found) if isinstance(found, int) else [self._entry(i) for i in found]
+        self._pack.index.confirm()
+        return made
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str | bytes):

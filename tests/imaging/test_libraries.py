@@ -18,7 +18,7 @@ import pytest
 import simplejpeg
 
 import packer
-from packer import installing
+from packer import installing, mapped
 from packer.imaging import cutting, fastresize, libraries, pieces, region
 
 _REPAIR = f"{sys.executable} -m pip uninstall -y pillow pillow-simd"
@@ -78,14 +78,14 @@ def test_all_is_well_here() -> None:
 
 
 def test_the_report_names_extensions_that_were_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    modules = [region, fastresize, pieces, cutting]
-    names = ["region decoding", "resizing", "both at once", "cutting"]
-    for built in range(5):
+    modules = [region, fastresize, pieces, cutting, mapped]
+    names = ["region decoding", "resizing", "both at once", "cutting", "mapping"]
+    for built in range(len(names) + 1):
         for number, module in enumerate(modules):
             native = libraries if number < built else None
             monkeypatch.setattr(module, "_native", lambda native=native: native)
         line = f"own C extensions: {', '.join(names[:built]) or 'none'}"
-        line += f"; not built: {', '.join(names[built:])}" if built < 4 else ""
+        line += f"; not built: {', '.join(names[built:])}" if built < len(names) else ""
         assert line in libraries.report()
 
 

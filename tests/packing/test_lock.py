@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from packer.errors import InUse
+from packer.errors import InUse, OutputError, WorkDone
 from packer.packing.holder import Holder, myself
 from packer.packing.lock import Lock, Timing
 
@@ -285,3 +286,46 @@ def test_a_lock_is_renewed_without_a_thread_where_none_can_be_had(
             seen.add((tmp_path / "lock-all").stat().st_mtime_ns)
         assert len(seen) == 5
     assert not list(tmp_path.iterdir())
+
+
+def test_a_holder_that_is_done_takes_the_folder_with_it(tmp_path: Path) -> None:
+    folder = tmp_path / "pack" / ".packer"
+    folder.mkdir(parents=True)
+    for part in (None, 3):
+        (folder / "lock-all").write_bytes(_elsewhere().to_bytes())
+
+        def end(text: str) -> None:
+            shutil.rmtree(folder)
+
+        with pytest.raises(WorkDone, match=r"pack: the run that worked there is done"):
+            Lock(folder, part, timing=PATIENT, note=end).__enter__()
+        assert not folder.exists()
+        folder.mkdir()
+
+
+@pytest.mark.parametrize("planted", ["pipe", "link", "folder", "gigabytes"])
+@pytest.mark.parametrize("part", [None, 3])
+def test_what_is_no_lock_is_named(tmp_path: Path, planted: str, part: int | None) -> None:
+    """Nobody waits for it, or reads it without an end."""
+    path = tmp_path / "lock-all"
+    if planted == "pipe":
+        os.mkfifo(path)
+    elif planted == "link":
+        path.symlink_to("/dev/zero")
+    elif planted == "folder":
+        path.mkdir()
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    with pytest.raises(OutputError, match=r"lock-all: cannot be read as a lock: .*remove ") as e:
+        Lock(tmp_path, part).__enter__()
+    assert not isinstance(e.value, InUse)
+    assert _names(tmp_path) == ["lock-all"]
+
+
+@pytest.mark.parametrize("content", [b"[" * 60_000, b"null", b'{"pid": 1e99}', bytes(1000)])
+def test_a_lock_that_names_nobody_is_replaced(tmp_path: Path, content: bytes) -> None:
+    """As one that a power failure has cut short."""
+    (tmp_path / "lock-all").write_bytes(content)
+    with Lock(tmp_path, None) as lock:
+        lock.confirm()

@@ -1,4 +1,5 @@
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,3 +138,62 @@ def test_who_is_killed_while_removing_leaves_the_plan_and_its_lock_to_the_last(
     monkeypatch.setattr(Path, "unlink", unlink)
     remove_work_folder(out)
     assert gone[-2:] == ["plan.json", "lock-all"]
+
+
+def _plant(path: Path, planted: str) -> None:
+    """Put something in a file's place that no run of packer leaves there."""
+    if planted == "pipe":
+        os.mkfifo(path)
+    elif planted == "link":
+        path.symlink_to("/dev/zero")
+    elif planted == "folder":
+        path.mkdir()
+    elif planted == "gigabytes":
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    else:
+        path.write_bytes(RUBBISH[planted])
+
+
+RUBBISH = {
+    "nothing": b"",
+    "null": b"null",
+    "number": b"1e999",
+    "text": b'"text"',
+    "list": b"[[1], 2]",
+    "nested": b"[" * 1_000_000,
+    "nested objects": b'{"version":' * 1_000_000,
+    "bytes": bytes(range(256)),
+    "digits": b'{"parts": ' + b"9" * 100_000 + b"}",
+}
+PLANTED = [*RUBBISH, "pipe", "link", "folder", "gigabytes"]
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+@pytest.mark.parametrize("name", ["plan.json", "parts.json", "train-000000.json"])
+def test_rubbish_is_one_error_that_names_the_file(
+    out: Path, make_agreement: MakeAgreement, name: str, planted: str
+) -> None:
+    _plant(out / WORK_FOLDER / name, planted)
+    read: dict[str, Callable[[], object]] = {
+        "plan.json": lambda: read_plan(out),
+        "parts.json": lambda: read_parts(out),
+        "train-000000.json": lambda: read_state(out, "train-000000"),
+    }
+    write: dict[str, Callable[[], object]] = {
+        "plan.json": lambda: agree_on_plan(out, make_agreement()),
+        "parts.json": lambda: agree_on_parts(out, 2),
+    }
+    for use in (read, write):
+        if name in use:
+            with pytest.raises(OutputError, match=re.escape(f"{out / WORK_FOLDER / name}: ")) as e:
+                use[name]()
+            assert e.value.hint and "\n" not in str(e.value) and len(str(e.value)) < 1000
+
+
+@pytest.mark.parametrize("planted", ["nothing", "pipe", "link", "gigabytes"])
+def test_a_state_is_written_over_what_lies_in_its_place(out: Path, planted: str) -> None:
+    _plant(out / WORK_FOLDER / "train-000000.json", planted)
+    state = ShardState(RECORD, (), {}, "ab")
+    write_state(out, "train-000000", state)
+    assert read_state(out, "train-000000") == state

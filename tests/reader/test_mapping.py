@@ -59,7 +59,6 @@ def test_a_range_outlives_its_mapping_and_its_file(path: Path, descriptor: int) 
 
 
 def test_a_file_cut_short_is_an_answer_and_no_signal(path: Path, descriptor: int) -> None:
-    """Touching such a page is a SIGBUS, which would end this process."""
     whole = Mapping(descriptor, resident=False)
     assert whole.range(0, len(CONTENT)) is not None
     os.truncate(path, 2 * mmap.PAGESIZE)
@@ -118,7 +117,7 @@ def test_where_address_space_is_short(descriptor: int, monkeypatch: pytest.Monke
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
     monkeypatch.setattr(mapping, "file_system", lambda device: "ext4")
-    monkeypatch.setattr(mmap, "mmap", fail)
+    monkeypatch.setattr(mapping, "map_file", fail)
     assert map_local(descriptor) is None
 
 

@@ -47,7 +47,8 @@ COUNT_OPENS = """
 import sys
 counted = []
 sys.addaudithook(lambda event, args: counted.append((event, str(args[0]))) if event in (
-    "open", "os.open", "os.scandir", "os.listdir") else None)
+    "open", "os.open", "os.scandir", "os.listdir"
+) and str(args[0]).startswith(sys.argv[1]) else None)
 from packer.reader.pack import Pack
 from packer.writer import PackWriter
 counted.clear()

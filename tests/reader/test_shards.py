@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from packer.errors import DamageError, PackerError
-from packer.reader import shards
 from packer.reader.mapping import LOCAL
+from packer.reader.opened import ADVICE_BYTES, OpenShard
 from packer.reader.pack import Pack
-from packer.reader.shards import ADVICE_BYTES, ShardFiles
+from packer.reader.shards import ShardFiles
 from packer.reader.space import file_system
 
 # Python 3.12 and later warn of forks where libraries have threads; that they work is the test.
@@ -275,7 +275,7 @@ def test_hints_to_the_kernel_are_only_hints(
     build_pack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, files = files_of(build_pack)
-    monkeypatch.setattr(shards, "_is_cached", lambda *_: False)
+    monkeypatch.setattr(OpenShard, "is_cached", lambda *_: False)
     told = []
     monkeypatch.setattr(os, "posix_fadvise", lambda *arguments: told.append(arguments[1:3]))
     files.advise(0, 512, 1000)
@@ -289,7 +289,7 @@ def test_hints_to_the_kernel_are_only_hints(
 def advice_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
     """What the kernel is told: (offset, size, kind) of each call."""
     calls: list[tuple[int, int, int]] = []
-    monkeypatch.setattr(shards, "_is_cached", lambda *_: False)
+    monkeypatch.setattr(OpenShard, "is_cached", lambda *_: False)
     monkeypatch.setattr(os, "posix_fadvise", lambda _, *what: calls.append(what))
     return calls
 
@@ -363,3 +363,12 @@ def test_no_order_holds_for_open_files_and_later_ones(
     assert calls == [(0, 0, os.POSIX_FADV_RANDOM)]
     files.read(1, 0, 10)
     assert len(calls) == 2
+
+
+def test_a_pipe_in_a_shards_place_is_damage(build_pack: Any) -> None:
+    """Not waited for."""
+    built, files = files_of(build_pack)
+    built.shard(0).unlink()
+    os.mkfifo(built.shard(0))
+    with pytest.raises(DamageError, match=r"train-000000\.tar: is not a regular file"):
+        files.read(0, 0, 10)

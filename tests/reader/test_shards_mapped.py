@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from packer import mapped
 from packer.errors import DamageError
-from packer.reader import mapping
+from packer.reader import mapping, opened, shards
 from packer.reader.pack import Pack
 from packer.reader.shards import ShardFiles
 
@@ -135,3 +136,62 @@ def test_on_other_file_systems_what_was_announced_is_read(
     first, second = (files.read(0, 5, 4000, announced=True) for _ in range(2))
     assert first == second == built.shard(0).read_bytes()[5:4005]
     assert first.obj is not second.obj
+
+
+@pytest.mark.usefixtures("local_disk")
+def test_a_look_finds_what_has_changed(build_pack: Any) -> None:
+    """Before and after a mini-batch; touching is no damage, but checksums are compared anew."""
+    built, files = files_of(build_pack, sizes=[(64, 64)])
+    size = built.shard(0).stat().st_size
+    held = files.read(0, 0, size, announced=True)
+    assert files.look() == files.look() == 0
+    built.shard(0).touch()
+    assert files.look() == files.look() == 1
+    files.close()
+    os.truncate(built.shard(0), size // 2)
+    for _ in range(2):  # as long as anybody sees what was read
+        with pytest.raises(DamageError, match=r"train-000000.*swapped or changed"):
+            files.look()
+    assert held[-1] == 0
+    with pytest.raises(DamageError, match=rf"train-000000.*has {size // 2} bytes, not {size}"):
+        files.look()
+    held.release()
+    assert files.look() == 1
+
+
+def test_without_the_extension_shards_are_read(
+    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapped, "_native", lambda: None)
+    monkeypatch.setattr(mapping, "file_system", lambda device: "ext4")
+    built, files = files_of(build_pack)
+    data = built.shard(0).read_bytes()
+    for _ in range(2):
+        assert files.read(0, 5, 4000, announced=True) == data[5:4005]
+    os.truncate(built.shard(0), 10)
+    assert files.look() == 0
+    with pytest.raises(DamageError, match="ends at byte 10"):
+        files.read(0, 5, 4000, announced=True)
+
+
+def test_on_slow_file_systems_looks_are_rare(
+    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may ask a server."""
+    monkeypatch.setattr(mapping, "file_system", lambda device: "nfs4")
+    monkeypatch.setattr(mapping, "in_memory", lambda device: False)
+    for module in (opened, shards):
+        monkeypatch.setattr(module, "LOOK_SECONDS", 3600.0)
+    built, files = files_of(build_pack)
+    files.read(0, 0, 10)
+    files.read(0, 0, 10)
+    built.shard(0).touch()
+    files.read(0, 0, 10)
+    assert files.changes == 0
+    files.look()
+    (built.root / "train.index").write_bytes(b"")
+    files.look()
+    monkeypatch.setattr(shards, "LOOK_SECONDS", 0.0)
+    files = ShardFiles(files._pack)
+    with pytest.raises(DamageError, match=r"train\.index: was changed"):
+        files.look()

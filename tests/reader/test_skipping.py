@@ -163,20 +163,16 @@ def test_by_default_damage_is_an_error_that_says_which(build_pack: Any) -> None:
 
 
 @pytest.mark.parametrize("verify", ["first", "always"])
-def test_checked_at_the_first_read_or_at_every_one(build_pack: Any, verify: str) -> None:
-    """Damage that comes while training runs: memory, or a cache that went bad."""
+def test_damage_that_comes_while_training_runs(build_pack: Any, verify: str) -> None:
+    """A shard that was written to is compared anew, once or always."""
     built = build_pack(SHARDS, sizes=SIZES)
     dataset = PackedDataset(built.root, decode="numpy", verify=verify)
     assert len(list(BatchStream(dataset, 4))) == 3
     before = Path(built.shard(0)).stat()
     damage(built, 5)
     assert Path(built.shard(0)).stat().st_ino == before.st_ino
-    stream = BatchStream(dataset, 4)
-    if verify == "always":
-        with pytest.raises(DamageError, match="checksum"):
-            list(stream)
-    else:
-        assert len(list(stream)) == 3
+    with pytest.raises(DamageError, match="checksum"):
+        list(BatchStream(dataset, 4))
 
 
 def test_pickles_with_what_it_knows(build_pack: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from packer.manifest import read_manifest
 from packer.reader.copying import FileCopy
-from packer.reader.staged import OtherCopies, is_complete, is_own
+from packer.reader.staged import OtherCopies, is_complete, is_free, is_own
 
 
 def test_a_copy_is_complete_with_all_of_its_files(build_pack: Any, tmp_path: Path) -> None:
@@ -27,14 +27,39 @@ def test_a_copy_is_complete_with_all_of_its_files(build_pack: Any, tmp_path: Pat
     assert not is_complete(tmp_path / "nothing")
 
 
-def test_a_link_counts_by_who_made_it(tmp_path: Path) -> None:
-    """Not by what it points to."""
-    link = tmp_path / "link"
-    link.symlink_to("/nowhere")
-    assert is_own(link)
+def test_only_a_folder_that_nobody_else_can_write_to_is_read(tmp_path: Path) -> None:
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    folder.mkdir(0o755)
+    link.symlink_to(folder)
+    assert is_own(folder) and is_free(folder)
+    assert not is_own(link) and not is_free(link)
+    assert not is_own(tmp_path / "nothing") and is_free(tmp_path / "nothing")
+    for mode in (0o775, 0o757):
+        folder.chmod(mode)
+        assert not is_own(folder) and not is_free(folder)
+    folder.chmod(0o755)
     if os.getuid() == 0:
-        os.chown(link, 12345, 12345, follow_symlinks=False)
-        assert not is_own(link)
+        os.chown(folder, 12345, 12345)
+        assert not is_own(folder) and not is_free(folder)
+
+
+@pytest.mark.parametrize("planted", ["pipe", "link", "theirs", "open to all"])
+@pytest.mark.parametrize("name", ["manifest.json", "train-000000.tar", "train.index"])
+def test_what_others_planted_is_not_read(build_pack: Any, name: str, planted: str) -> None:
+    """A pipe would be waited for, for ever."""
+    root = build_pack([[2], [2]]).root
+    path = root / name
+    aside = root.parent / "aside"
+    if planted in ("pipe", "link"):
+        path.rename(aside)
+        os.mkfifo(path) if planted == "pipe" else path.symlink_to(aside)
+    elif planted == "open to all":
+        path.chmod(0o666)
+    elif os.getuid() == 0:
+        os.chown(path, 12345, 12345)
+    else:
+        pytest.skip("only root can give a file away")
+    assert not is_complete(root)
 
 
 def wanted(root: Path, target: Path, number: int) -> FileCopy:
@@ -58,15 +83,26 @@ def test_shards_of_other_copies_are_linked(
     file = wanted(root, target, 1)
     others = OtherCopies(target)
     assert others.find(file) == disk / "pack-111111111111" / "train-000001.tar"
-    assert others.link(file)
-    assert others.link(file)
+    assert others.link(file, 0o644)
+    assert others.link(file, 0o644)
     assert file.target.samefile(disk / "pack-111111111111" / "train-000001.tar")
     assert OtherCopies(disk / "elsewhere-333333333333").find(file) is None
     (disk / "pack-111111111111" / "train.index").unlink()
-    assert not OtherCopies(target).link(file)
+    assert not OtherCopies(target).link(file, 0o644)
 
     def refuse(*paths: Path) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refuse)
-    assert not others.link(file)
+    assert not others.link(file, 0o644)
+
+
+def test_a_shard_that_others_can_read_is_not_linked_into_a_private_copy(
+    build_pack: Any, tmp_path: Path
+) -> None:
+    root = build_pack([[2], [2]], name="source/pack").root
+    shutil.copytree(root, tmp_path / "disk" / "pack-111111111111")
+    target = tmp_path / "disk" / "pack-333333333333"
+    target.mkdir()
+    assert not OtherCopies(target).link(wanted(root, target, 1), 0o600)
+    assert not any(target.iterdir())

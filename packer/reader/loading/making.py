@@ -79,6 +79,7 @@ class Draft:
         columns: All fields; of pictures, their payloads.
         images: The pictures that were decoded each by itself; None where all go to `sheet`.
         sheet: Where they go: N×H×W×3 or N×3×H×W.
+        changes: What `ShardFiles.look` had returned before it was read.
     """
 
     wanted: Wanted
@@ -87,6 +88,7 @@ class Draft:
     columns: dict[str, list[Any]]
     images: list[Any] | None
     sheet: Array | None
+    changes: int
 
     @property
     def pictures(self) -> int:
@@ -132,7 +134,7 @@ class Maker:
         def make(samples: Array) -> Draft:
             return self._draft(wanted, asked, samples, sheet, buffer.read)
 
-        return self._dataset.skips.around(asked, make)
+        return self._dataset.payloads.steady(lambda: self._dataset.skips.around(asked, make))
 
     def decode_several(self, draft: Draft, run: range) -> Sequence[int]:
         """Decode a run of a draft's pictures in one go, as far as that is possible. Raises nothing.
@@ -171,8 +173,14 @@ class Maker:
 
         Raises:
             DamagedSample: Damage is to be an error, or nothing whole is left of an on-disk batch.
+            DamageError: The sample's file was changed while it was in use.
         """
+        self._dataset.payloads.files.look()
         self._dataset.skips.note(error)
+        return self._made_anew(draft)
+
+    def _made_anew(self, draft: Draft) -> Draft:
+        """The same mini-batch, all of it in this thread."""
 
         def make(samples: Array) -> Draft:
             # Not through the window: that is another thread's, and has moved on.
@@ -182,10 +190,16 @@ class Maker:
                 self.decode(fresh, number)
             return fresh
 
-        return self._dataset.skips.around(draft.asked, make)
+        return self._dataset.payloads.steady(lambda: self._dataset.skips.around(draft.asked, make))
 
     def finished(self, draft: Draft) -> dict[str, Any]:
-        """Its columns, collated; of pictures in a sheet, their number."""
+        """Its columns, collated; of pictures in a sheet, their number.
+
+        Raises:
+            DamageError: A file that it was made of was changed meanwhile.
+        """
+        if self._dataset.payloads.files.look() != draft.changes:
+            draft = self._made_anew(draft)
         columns: dict[str, Any] = dict(draft.columns)
         if IMAGE in columns:
             columns[IMAGE] = draft.pictures if draft.images is None else draft.images
@@ -203,9 +217,10 @@ class Maker:
     def _draft(
         self, wanted: Wanted, asked: Array, samples: Array, sheet: Array | None, read: Read
     ) -> Draft:
+        changes = self._dataset.payloads.files.changes
         columns = {name: self._fields.column(name, samples, read) for name in self._fields.names}
         images = [None] * len(columns.get(IMAGE, ())) if sheet is None else None
-        return Draft(wanted, asked, samples.tolist(), columns, images, sheet)
+        return Draft(wanted, asked, samples.tolist(), columns, images, sheet, changes)
 
     def _write(self, payload: memoryview | None, sample: int, epoch: int, out: Array) -> None:
         """Write one picture to its place in a sheet."""

@@ -1,0 +1,99 @@
+"""Regular files of bounded size, and nothing else: reading a pipe waits for a writer, reading a
+device never ends, and a link leads to a file that was not meant.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+#: Most bytes of a JSON file that packer writes for packer. The largest is the state of a shard
+#: whose pictures were all skipped: about 300 bytes each.
+JSON_BYTES = 256 << 20
+
+
+class NotRegular(OSError):
+    """A pipe, a device, a folder; or a link where none may be."""
+
+
+def open_regular(path: Path, *, follow: bool = False) -> io.FileIO:
+    """`open_descriptor`, as a file without a buffer."""
+    return io.FileIO(open_descriptor(path, follow=follow), "rb")
+
+
+def open_descriptor(path: Path, *, follow: bool = False) -> int:
+    """Open a regular file for reading, without waiting.
+
+    Args:
+        path: The file.
+        follow: Whether it may be a symbolic link to one.
+
+    Raises:
+        NotRegular: It is none.
+        OSError: It is not there, or cannot be opened.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ELOOP and path.is_symlink():
+            raise NotRegular(errno.ELOOP, "is a symbolic link", str(path)) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegular(errno.EINVAL, "is not a regular file", str(path))
+    return descriptor
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """All bytes of a regular file.
+
+    Args:
+        path: The file; no link.
+        limit: Most bytes that it may have.
+
+    Raises:
+        OSError: As `open_regular`, or it has more bytes.
+    """
+    with open_regular(path) as file:
+        parts = []
+        left = limit + 1 if os.fstat(file.fileno()).st_size <= limit else 0
+        # A file may grow meanwhile. In pieces, as each call takes memory for all that it may get.
+        while left and (part := file.read(min(left, 1 << 20))):
+            parts.append(part)
+            left -= len(part)
+    if not left:
+        raise OSError(errno.EFBIG, f"has more than {limit:,} bytes", str(path))
+    return b"".join(parts)
+
+
+def read_json(path: Path, limit: int = JSON_BYTES) -> Any:
+    """What a regular JSON file holds.
+
+    Raises:
+        OSError: As `read_regular`.
+        ValueError: It is not JSON, or nested too deeply.
+    """
+    return parse_json(read_regular(path, limit))
+
+
+def reason(error: Exception) -> str:
+    """What an error of these functions says, in a few words, without a path."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def parse_json(data: bytes) -> Any:
+    """What JSON text says.
+
+    Raises:
+        ValueError: It is not JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None

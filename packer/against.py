@@ -16,7 +16,7 @@ from zlib import crc32
 from packer.columns import read_path
 from packer.input import Input
 from packer.manifest import LEDGER_NAME, Manifest
-from packer.options import ConvertOptions
+from packer.options import ORDERS, ConvertOptions
 from packer.packing.batch import BatchResult, BatchTask
 from packer.packing.job import Job, make_job
 from packer.packing.pool import Pool
@@ -79,6 +79,8 @@ def compare_source(
         reporter: Hears what is going on.
     """
     options = {**manifest.options, "exclude_classes": tuple(manifest.options["exclude_classes"])}
+    if options["order"] not in ORDERS:
+        options["order"] = "sorted"  # PackWriter's own order: places are not compared
     job = make_job(source, ConvertOptions(**options), reporter, folder)
     packed = dict(_packed(folder, manifest))
     ledger = (folder / LEDGER_NAME).read_text(encoding="utf-8")

@@ -21,6 +21,7 @@ EXIT_CODES = {
     "ConfigError": 2,
     "SourceError": 2,
     "MissingDependency": 2,
+    "SamplerReplaced": 2,
     "TooManySkipped": 3,
     "DamageError": 4,
     "DamagedSample": 4,

@@ -58,8 +58,8 @@ class Course:
         self._given = rank, world_size
         self._schedules: dict[tuple[int, int], Schedule] = {}
         #: As it was in the process that pickled this, for a worker: it has no process group to ask.
-        self._told: tuple[Schedule, Division | None] | None = None
-        self._told_in = 0  # the process that unpickled this
+        self._settled: tuple[Schedule, Division | None] | None = None
+        self._settled_in = 0  # the process that unpickled this
         self.progress = Progress()
         self.schedule()
 
@@ -189,8 +189,12 @@ class Course:
         return write_state(self.sequence(), Place(place.epoch, min(place.position, end)))
 
     def _now(self) -> tuple[Schedule, Division | None]:
-        if self._told is not None and self._told_in == os.getpid() and ranks.worker() is not None:
-            return self._told
+        if (
+            self._settled is not None
+            and self._settled_in == os.getpid()
+            and ranks.worker() is not None
+        ):
+            return self._settled
         division = find_division()
         place = (0, 1) if division is not None else ranks.resolve(*self._given)
         if place not in self._schedules:
@@ -199,10 +203,10 @@ class Course:
         return self._schedules[place], division
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_told": self._now()}
+        return {**self.__dict__, "_settled": self._now()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({**state, "_told_in": os.getpid()})
+        self.__dict__.update({**state, "_settled_in": os.getpid()})
 
 
 def choose_epoch(
@@ -219,8 +223,8 @@ def choose_epoch(
         epoch: Which one.
         division: How accelerate divides, if it is what calls. At the beginning of every loop it
             gives its own count of whole loops, which must neither repeat an epoch whose loop was
-            left nor lose a place that was loaded. A process for which another one reads learns by
-            it that a loop begins.
+            left nor lose a place that was loaded. For a process for which another one reads, it is
+            the only sign that a loop begins.
         loop_stride: As `Progress.begin`'s.
         ended: As `Progress.begin`'s.
     """

@@ -1,9 +1,9 @@
 """Whether accelerate divides among the processes what it reads.
 
 What it is given must not be divided by rank before, or each process would get a part of a part.
-accelerate tells a data set or a sampler nothing of itself, and its own state says only how many
-processes there are, not which loaders went through `prepare()`. But its code is then what calls:
-its frames are on the stack, in the training process and in workers that were forked there.
+accelerate's own state says how many processes there are, but not which loaders went through
+`prepare()`. For those that did, its code is what calls the data set or the sampler: its frames are
+on the stack, in the training process and in workers that were forked there.
 """
 
 from __future__ import annotations

@@ -148,6 +148,7 @@ def test_the_sampler_and_workers_number_alike(build_pack: Any) -> None:
         loader: Any = DataLoader(
             stream, batch_size=None, num_workers=2, multiprocessing_context=context
         )
+        stream.set_epoch(0)
         assert [batch for (batch,) in loader] == expected
 
 

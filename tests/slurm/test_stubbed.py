@@ -114,7 +114,7 @@ def test_submit_refuses_wrong_usage(cluster: Cluster, words: list[str]) -> None:
         (["3", "./my photos", "out", "--filter", "box"], {}, "--filter has no effect"),
         (["3", "./my photos", "out", "--split", "8,2"], {}, "train=0.8,val=0.2"),
         (["3", "./nowhere", "out"], {}, "nowhere"),
-        (["3", "./my photos", "out"], {"PACKER_SHARD_SIZE": "256"}, "write 256MB"),
+        (["3", "./my photos", "out"], {"PACKER_SHARD_SIZE": "many"}, "256MB or 1GiB"),
         (["3", "./my photos", "out"], {"PACKER_PYTHON": "no-python"}, "no-python"),
         (["3", "./my photos", "out"], {"PACKER_SETUP": "no-file"}, "no-file: no such file"),
         (["3", "./my photos", "out"], {"PACKER_SETUP": "bad.sh"}, "bad.sh failed"),

@@ -14,7 +14,6 @@ EXIT_CODES = {
     "OutputError": 1,
     "InUse": 1,
     "WorkDone": 1,
-    "WorkDone": 1,
     "MissingShards": 1,
     "ReadError": 1,
     "WorkerError": 1,

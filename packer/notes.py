@@ -24,3 +24,8 @@ NOTES = (
 def note_bits(notes: Iterable[str]) -> int:
     """Names from `NOTES` as one number."""
     return sum(1 << NOTES.index(note) for note in set(notes))
+
+
+def note_names(bits: int) -> list[str]:
+    """The names that `note_bits` made a number of."""
+    return [note for bit, note in enumerate(NOTES) if bits >> bit & 1]

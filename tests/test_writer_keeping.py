@@ -1,6 +1,7 @@
 """What a PackWriter keeps when it is left by an exception, and how it goes on."""
 
 import dataclasses
+import io
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -9,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from packer import registry
 from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import SourceError, UsageError
+from packer.manifest import read_manifest
 from packer.reader import PackedDataset
 from packer.verify import VerifyOptions, verify_pack
 from packer.writer import PackWriter
@@ -23,6 +26,12 @@ def _pixels(seed: int) -> Any:
 
 
 SMALL = ConvertOptions(codec="png", batch_size=2, shard_size=1)  # a shard of each batch
+
+
+def encode_png(pixels: Any) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "png")
+    return file.getvalue()
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -39,6 +48,27 @@ def write_all(writer: PackWriter, numbers: Iterable[int], stop: int | None = Non
             raise RuntimeError("mine")
         split = "val" if number % 3 == 2 else "train"
         writer.write(image=_pixels(number), key=str(number), label=number % 2, split=split)
+
+
+def test_notes_are_kept_with_what_is_finished(tmp_path: Path) -> None:
+    """In the manifest and the index, whether the writer was interrupted or not."""
+
+    def write(out: Path, stop: int, *, resume: bool) -> None:
+        with PackWriter(out, options=SMALL, resume=resume) as writer:
+            for number in range(10):
+                if number == stop:
+                    raise RuntimeError("mine")
+                gray = np.full((16, 16 + number, 3), 20 * number, np.uint8)
+                writer.write(image=encode_png(gray) if number % 2 else gray, key=str(number))
+
+    write(tmp_path / "whole" / "pack", 10, resume=False)
+    with pytest.raises(RuntimeError, match="mine"):
+        write(tmp_path / "broken" / "pack", 7, resume=False)
+    write(tmp_path / "broken" / "pack", 10, resume=True)
+    found = tree(tmp_path / "broken" / "pack")
+    assert found == tree(tmp_path / "whole" / "pack")
+    counts = read_manifest(tmp_path / "broken" / "pack").counts
+    assert counts["notes"] == {"kept": 5}
 
 
 @pytest.mark.parametrize("format_name", registry.names("formats"))

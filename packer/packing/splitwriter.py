@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from packer import registry
 from packer.columns import ShardRecord, index_name, read_path
 from packer.fsio import remove_if_there
 from packer.index import IndexFile
+from packer.notes import note_names
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
 from packer.packing.state import ShardState, read_state, write_state
 from packer.types import Field, Sample
@@ -93,14 +94,14 @@ class SplitWriter:
             finished.notes.update(state.notes)
             self.records.append(state.record)
 
-    def add(self, sample: Sample, notes: Iterable[str] = ()) -> None:
+    def add(self, sample: Sample) -> None:
         """Add a sample.
 
         Raises:
             OutputError: The file system refused.
         """
         self._waiting.append(sample)
-        self._notes.update(notes)
+        self._notes.update(note_names(sample.notes))
         if len(self._waiting) == self._target.batch_size:
             self._write_batch()
             if self._bytes >= self._target.shard_size:

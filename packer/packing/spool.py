@@ -38,7 +38,7 @@ class Spool:
     def add(self, sample: Sample) -> None:
         """Append a sample."""
         sizes = {name: len(payload) for name, payload in sample.payloads.items()}
-        head = [sample.path.hex(), sample.label, sample.width, sample.height, sizes]
+        head = [sample.path.hex(), sample.label, sample.width, sample.height, sample.notes, sizes]
         data = b"".join((json.dumps(head).encode(), b"\n", *sample.payloads.values()))
         with output_errors(self._path):
             self._file.write(data)
@@ -63,10 +63,10 @@ class Spool:
 
 def _sample(slot: int, data: bytes) -> Sample:
     head, _, rest = data.partition(b"\n")
-    path, label, width, height, sizes = json.loads(head)
+    path, label, width, height, notes, sizes = json.loads(head)
     payloads = {}
     place = 0
     for name, size in sizes.items():
         payloads[name] = rest[place : place + size]
         place += size
-    return Sample(slot, bytes.fromhex(path), label, width, height, payloads)
+    return Sample(slot, bytes.fromhex(path), label, width, height, payloads, notes)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from packer.index import IndexFile
+from packer.notes import note_bits
 from packer.packing.agreement import image_fields
 from packer.packing.shard import WORK_FOLDER
 from packer.packing.splitwriter import Finished, ShardTarget, SplitWriter, splits_there
@@ -18,13 +19,13 @@ def target(tmp_path: Path) -> ShardTarget:
 
 
 def sample(number: int) -> Sample:
-    return Sample(number, b"%d.png" % number, -1, 3, 4, {"image": b"png"})
+    return Sample(number, b"%d.png" % number, -1, 3, 4, {"image": b"png"}, note_bits(["gray"]))
 
 
 def test_a_later_run_goes_on_behind_finished_shards(target: ShardTarget) -> None:
     first = SplitWriter(target, "train")
     for number in range(5):
-        first.add(sample(number), ["gray"])
+        first.add(sample(number))
     first.abandon()  # the fifth waits for another one
     assert splits_there(target) == ["train"]
     second, finished = SplitWriter(target, "train"), Finished()

@@ -18,6 +18,7 @@ def samples(count: int) -> list[Sample]:
             number + 1,
             7,
             {"image": bytes([number]) * number, "note": b"\n{" * number},
+            notes=number % 5,
         )
         for number in range(count)
     ]
@@ -33,8 +34,8 @@ def test_gives_all_back_in_an_order_of_seed_and_paths(tmp_path: Path) -> None:
         found = list(spool.shuffled(first=5))
         assert [sample.slot for sample in found] == list(range(5, 65))
         assert sorted(
-            (s.path, s.label, s.width, s.height, dict(s.payloads)) for s in found
-        ) == sorted((s.path, s.label, s.width, s.height, dict(s.payloads)) for s in given)
+            (s.path, s.label, s.width, s.height, s.notes, dict(s.payloads)) for s in found
+        ) == sorted((s.path, s.label, s.width, s.height, s.notes, dict(s.payloads)) for s in given)
         orders.append([sample.path for sample in found])
         spool.remove()
     assert orders[0] == orders[1] != orders[2]

@@ -38,8 +38,8 @@ INDEX_READ = 128 * KIB
 # How packs are made.
 BATCH = 128
 WINDOW = 16
-#: Of the index, a sample: slot, label, width, height, one field, where its path begins.
-INDEX_SAMPLE = 8 + 4 + 4 + 4 + (8 + 8 + 4) + 8
+#: Bytes of the index for a sample: slot, label, width, height, notes, one field, start of its path.
+INDEX_SAMPLE = 8 + 4 + 4 + 4 + 4 + (8 + 8 + 4) + 8
 #: Of the index, a batch of a split: offset, bytes, first, count, shard.
 INDEX_BATCH = 8 + 8 + 8 + 4 + 4
 #: A path like n01440764/n01440764_10026.JPEG.

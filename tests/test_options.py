@@ -206,6 +206,7 @@ OTHER: dict[str, Any] = {
     "background": "black",
     "seed": 1,
     "split_seed": 1,
+    "keep_damaged": True,
 }
 
 
@@ -253,6 +254,8 @@ def mixed_tree(folder: Path) -> Path:
         path = folder / "ab"[number % 2] / f"{number}.{kind}"
         path.parent.mkdir(parents=True, exist_ok=True)
         picture.save(path)
+    whole = (folder / "a" / "0.jpg").read_bytes()
+    (folder / "a" / "damaged.jpg").write_bytes(whole[: len(whole) // 2])
     return folder
 
 

@@ -157,7 +157,10 @@ class _Staging:
         needed = sum(file.size for file in missing if others.find(file) is None)
         self._check_space(needed, sum(file.size for file in files) - needed)
         missing = [
-            file for file in missing if not others.link(file, self.rights.allowed(file.source))
+            file
+            for file in missing
+            if others.find(file) is None
+            or not others.link(file, self.rights.allowed(file.source))
         ]
         self._copy(missing, sum(file.size for file in files) - sum(file.size for file in missing))
         self.excerpt.write_derived(self.target, self._put)

@@ -24,7 +24,7 @@ from packer.columns import (
 )
 from packer.errors import UsageError
 from packer.index import IndexFile
-from packer.notes import note_bits
+from packer.notes import NOTES, note_bits
 from packer.types import Array, Field, Sample, ShardLayout
 
 FIELDS = (
@@ -143,12 +143,14 @@ def test_indexes_name_what_they_belong_to(tmp_path: Path) -> None:
         "bytes": record.size,
         "sha256": record.sha256,
         "fingerprint": list(record.fingerprint),
+        "notes": list(NOTES),
     }
     assert _split(tmp_path, [[_samples(1)]]).meta == {
         "kind": "split",
         "split": "train",
         "pack": "ab" * 32,
         "shards": [_record(0, []).name],
+        "notes": list(NOTES),
     }
 
 

@@ -94,7 +94,8 @@ class Excerpt:
             indexes = {copy.target.name for copy in copies}
             beside = [name for name in self.manifest.files if name in sizes and name not in indexes]
             copies += [self._listed(target, name) for name in beside]
-            if _REPORT in sizes:
+            # No digest of it is known, so a link might lead to any file of who stages it.
+            if _REPORT in sizes and not (self.source / _REPORT).is_symlink():
                 copies.append(self._file(target, _REPORT, sizes[_REPORT]))
         return copies
 

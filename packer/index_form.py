@@ -120,9 +120,9 @@ def _check_columns(index: IndexFile, forms: _Forms) -> None:
         _check_column(index, name, dtype, shape)
     if "notes" in index:  # packs of earlier versions have none
         _check_column(index, "notes", "<u4", forms["slot"][1])
-        notes = index.meta.get("notes")
-        right = isinstance(notes, list) and all(isinstance(note, str) for note in notes)
-        if not right or len(notes) > _MOST_NOTES:
+        notes: Any = index.meta.get("notes")
+        right = isinstance(notes, list) and len(notes) <= _MOST_NOTES
+        if not right or not all(isinstance(note, str) for note in notes):
             raise _invalid(index, "its list of notes is invalid")
 
 

@@ -257,10 +257,10 @@ def _ledger(out: Path, manifest: Manifest, job: Job) -> bytes:
     for name, split in manifest.splits.items():
         for number, shard in enumerate(split.shards):
             if (out / index_name(shard.name)).exists():
-                slots = open_shard_index(out, shard, fields, classes)["slot"]
+                column = open_shard_index(out, shard, fields, classes)["slot"]
             else:
-                slots = cut_shard(open_split_index(out, manifest, name), number, fields)["slot"]
-            packed.update(slots.tolist())
+                column = cut_shard(open_split_index(out, manifest, name), number, fields)["slot"]
+            packed.update(column.tolist())
     tasks = [
         dataclasses.replace(task, slots=slots)
         for shard in job.plan.shards()

@@ -34,9 +34,9 @@ from packer.reader.transforms import CenterCrop
 
 #: More than any use of a small pack takes, and less than a mutated number may ask for.
 MEMORY = 1 << 30
-#: Seconds of processor time; on a slow machine a use takes a tenth of one.
-SECONDS = 20
-ODD_VALUES = (
+#: Seconds until a use counts as endless; on a slow machine it takes one.
+SECONDS = 60
+ODD_VALUES: tuple[Any, ...] = (
     *(None, True, False, -1, 0, 1, 7, 255, -128, 1 << 31, (1 << 31) - 1, -(1 << 31), 1 << 32),
     *((1 << 63) - 1, 1 << 63, -(1 << 63), 1 << 64, 10**400, 0.5, -1e300, float("nan")),
     *("", ".", "..", "../x", "/etc/passwd", "a\0b", "\ud800", "\x1b[2J", "x" * 5000, "тест"),
@@ -184,16 +184,21 @@ def _selection(pack: Path) -> None:
     list(BatchStream(dataset, 4, window=2, fields=["image", "label", "key"]))
 
 
-def outcome(use: Callable[[], object]) -> str:
-    """What comes of a use in a process of its own; "" if it works, or ends with one clear line."""
+def outcome(use: Callable[[], object], memory: int = MEMORY) -> str:
+    """What comes of a use in a process of its own; "" if it works, or ends with one clear line.
+
+    Args:
+        use: What to do; an exit code of a command, None, or text that says what is wrong.
+        memory: Bytes that it may take beyond those of this process.
+    """
     with tempfile.TemporaryFile() as output:
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _use(use, writing, output.fileno())
+            _use(use, writing, output.fileno(), memory)
         os.close(writing)
-        with open(reading, "rb") as pipe:  # noqa: PTH123 - a pipe has no path
+        with open(reading, "rb") as pipe:
             told = pipe.read()
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         output.seek(0)
@@ -201,20 +206,20 @@ def outcome(use: Callable[[], object]) -> str:
     if status < 0:
         return f"ended by signal {-status}"
     what: str = pickle.loads(told) if told else f"ended with {status} and told nothing"
-    return f"{what}\n{text}" if what else ""
+    return f"{what}\n{text}" if "Traceback" in text else what
 
 
-def _use(use: Callable[[], object], told: int, output: int) -> None:
+def _use(use: Callable[[], object], told: int, output: int, memory: int) -> None:
     """The rest of the child's life."""
     what = "did not get to its end"
     try:
         for stream in (1, 2):
             os.dup2(output, stream)
-        sys.stdout, sys.stderr = (open(n, "w", encoding="utf-8") for n in (1, 2))  # noqa: PTH123, SIM115
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        sys.stdout, sys.stderr = (open(n, "w", encoding="utf-8") for n in (1, 2))  # noqa: SIM115
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(SECONDS)
         taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY,) * 2)
+        resource.setrlimit(resource.RLIMIT_AS, (taken + memory,) * 2)
         what = _told(use)
     except BaseException:
         what = traceback.format_exc()
@@ -232,7 +237,13 @@ def _told(use: Callable[[], object]) -> str:
         return "" if "\n" not in str(error) else f"more than one line: {error}"
     except PackerError as error:
         return f"exit code {error.exit_code}: {error}"
-    return "" if code in (None, 0, 2, 4) else f"exit code {code}"
+    return "" if code in (None, 0, 2, 4) else str(code)
+
+
+def use_all(pack: Path, room: Path) -> str:
+    """What goes wrong in all uses of a pack, one after the other."""
+    found = {name: _told(use) for name, use in uses(pack, room).items()}
+    return "\n".join(f"{name}: {what}" for name, what in found.items() if what)
 
 
 def mutated(pack: Path, work: Path, seed: int) -> Path:

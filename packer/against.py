@@ -7,13 +7,13 @@ added or removed moves the others to other places, which is no difference.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
 from packer.columns import read_path
+from packer.errors import DamageError, UsageError
 from packer.input import Input
 from packer.manifest import LEDGER_NAME, Manifest
 from packer.options import ORDERS, ConvertOptions
@@ -22,6 +22,7 @@ from packer.packing.job import Job, make_job
 from packer.packing.pool import Pool
 from packer.packing.state import describe_difference, skip_from_json
 from packer.reader.pack import Pack
+from packer.regular import JSON_BYTES, parse_json, read_regular, reason
 from packer.reporting import Progress, Reporter
 from packer.types import display_path
 
@@ -78,13 +79,9 @@ def compare_source(
         pool: Workers that make batches; started only if pictures are compared.
         reporter: Hears what is going on.
     """
-    options = {**manifest.options, "exclude_classes": tuple(manifest.options["exclude_classes"])}
-    if options["order"] not in ORDERS:
-        options["order"] = "sorted"  # PackWriter's own order: places are not compared
-    job = make_job(source, ConvertOptions(**options), reporter, folder)
+    job = make_job(source, _options(folder, manifest), reporter, folder)
     packed = dict(_packed(folder, manifest))
-    ledger = (folder / LEDGER_NAME).read_text(encoding="utf-8")
-    skipped = {skip_from_json(json.loads(line)).path for line in ledger.splitlines()}
+    skipped = _skipped(folder / LEDGER_NAME)
     found = _compare_samples(job, manifest, packed, skipped)
     libraries = describe_difference(dict(manifest.libraries), dict(job.libraries))
     if libraries:
@@ -95,6 +92,31 @@ def compare_source(
         changed = tuple(_compare_pictures(tasks, packed, pool, reporter))
     pictures = sum(len(task.slots) for task in tasks)
     return dataclasses.replace(found, changed=changed, pictures=pictures)
+
+
+def _options(folder: Path, manifest: Manifest) -> ConvertOptions:
+    options = dict(manifest.options)
+    if (
+        options.get("order") not in ORDERS
+    ):  # PackWriter's own; the order of such a pack is not compared
+        options.pop("order", None)
+    known = {option.name for option in dataclasses.fields(ConvertOptions)}
+    if unknown := sorted(options.keys() - known):
+        raise UsageError(
+            f"{folder}: made with an option that this packer does not know: {unknown[0]!r}",
+            "pip install --upgrade packer-shards",
+        )
+    excluded = tuple(options.get("exclude_classes", ()))
+    return ConvertOptions(**{**options, "exclude_classes": excluded})
+
+
+def _skipped(ledger: Path) -> set[bytes]:
+    """The paths that a ledger lists."""
+    try:
+        lines = read_regular(ledger, JSON_BYTES, follow=True).splitlines()
+        return {skip_from_json(parse_json(line)).path for line in lines}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamageError(f"{ledger}: cannot be read: {reason(error)}") from error
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from packer.errors import UsageError
+from packer.errors import DamageError, UsageError
 from packer.index import EXTENSION, IndexFile, encode_index
 from packer.notes import NOTES
 from packer.types import Array, Field, Sample, ShardLayout
@@ -235,9 +235,16 @@ def fingerprint(descriptor: int, size: int) -> tuple[int, int]:
 
 
 def read_path(index: IndexFile, sample: int) -> bytes:
-    """The path of one sample; loads the path columns on first use."""
+    """The path of one sample; loads the path columns on first use.
+
+    Raises:
+        DamageError: The index says that it lies outside of all paths.
+    """
     start, end = index["path_offset"][sample : sample + 2]
-    return index["path_bytes"][start:end].tobytes()
+    paths = index["path_bytes"]
+    if not 0 <= start <= end <= len(paths):
+        raise DamageError(f"{index.path}: the path of sample {sample} lies outside")
+    return paths[start:end].tobytes()
 
 
 def noted_samples(index: IndexFile, notes: Iterable[str]) -> Array:

@@ -17,7 +17,7 @@ from typing import Any
 from packer.columns import cut_shard
 from packer.errors import DamageError
 from packer.formats.tar import BLOCK, file_prefix, label_text, member_name, padded
-from packer.index import IndexFile
+from packer.index_form import open_split_index
 from packer.manifest import Manifest, SplitRecord
 from packer.types import ABSENT, Array, Field
 
@@ -37,7 +37,7 @@ def companion_files(out: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]
     lengths: dict[str, list[int]] = {}
     for split, record in manifest.splits.items():
         lengths[split] = []
-        index = IndexFile(out / record.index)
+        index = open_split_index(out, manifest, split)
         for number, shard in enumerate(record.shards):
             lines = member_lines(cut_shard(index, number, manifest.fields), manifest.fields)
             lengths[split].append(len(lines))

@@ -19,7 +19,7 @@ from packer.columns import encode_split_index, index_name
 from packer.companions import companion_files
 from packer.errors import DamageError, PackerError
 from packer.fsio import sha256_file
-from packer.index import IndexFile
+from packer.index_form import open_shard_index
 from packer.manifest import LEDGER_NAME, NAME, FileRecord, Manifest, SplitRecord
 
 
@@ -76,8 +76,8 @@ def as_draft(manifest: Manifest) -> Manifest:
 
 
 def _split_index(out: Path, manifest: Manifest, split: str) -> bytes:
-    shards = manifest.splits[split].shards
-    indexes = [IndexFile(out / index_name(shard.name)) for shard in shards]
+    shards, classes = manifest.splits[split].shards, len(manifest.classes)
+    indexes = [open_shard_index(out, shard, manifest.fields, classes) for shard in shards]
     return encode_split_index(split, manifest.fields, shards, indexes, manifest.identity)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from packer.errors import OutputError
 from packer.naming import give_name, move, temp_path
-from packer.regular import NotRegular, read_regular
+from packer.regular import NotRegular, open_regular, read_regular
 
 #: Bytes per read when a whole file is hashed or compared: large enough for one round trip of an
 #: NFS client's read-ahead, small enough to stay in the processor's cache.
@@ -216,9 +216,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def sha256_file(path: Path) -> str:
-    """Hex digest of a whole file."""
+    """Hex digest of a whole file, or of the one that a link leads to.
+
+    Raises:
+        OSError: It cannot be read, or is not a regular file.
+    """
     digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path, follow=True) as file:
         while data := file.read(READ_BYTES):
             digest.update(data)
     return digest.hexdigest()

@@ -14,6 +14,7 @@ import json
 import math
 import operator
 import os
+import re
 import struct
 import zlib
 from collections.abc import Mapping
@@ -36,6 +37,10 @@ EXTENSION = "index"
 #: Arrays start at multiples of this many bytes: a cache line, and enough for any dtype.
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sQII")
+#: numpy's notation of numbers; it knows many more, some of which ask for any amount of memory.
+_DTYPE = re.compile(r"\|[biu]1|<[iuf][248]")
+#: Of an array; numpy takes 32.
+_MOST_SIDES = 8
 
 
 def encode_index(arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> bytes:
@@ -118,6 +123,11 @@ class IndexFile:
     def names(self) -> list[str]:
         """Names of the arrays, in file order."""
         return list(self._entries)
+
+    def form(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """dtype, in numpy's notation, and shape of an array, which is not read for that."""
+        entry = self._entries[name]
+        return entry.dtype.str, entry.shape
 
     def __getitem__(self, name: str) -> Array:
         """One array, read-only.
@@ -212,11 +222,17 @@ def _parse_header(path: Path, header: bytes) -> tuple[dict[str, Any], dict[str, 
 
 
 def _parse_entry(entry: Mapping[str, Any]) -> _Entry:
+    name = str(entry["name"])[:100]
+    if not _DTYPE.fullmatch(str(entry["dtype"])):
+        raise ValueError(f"array {name!r} has an invalid dtype")
     dtype = np.dtype(str(entry["dtype"]))
     shape = tuple(operator.index(length) for length in entry["shape"])
     offset, crc32 = operator.index(entry["offset"]), operator.index(entry["crc32"])
-    if dtype.kind not in "biuf" or offset < 0 or any(length < 0 for length in shape):
-        raise ValueError(f"array {entry['name']!r} cannot be: {dtype} {shape} at {offset}")
+    # Not the product of the lengths alone: numpy multiplies those beside a zero, too.
+    reach = math.prod(max(1, length) for length in shape) * dtype.itemsize
+    right = len(shape) <= _MOST_SIDES and all(length >= 0 for length in shape)
+    if not right or reach >= 1 << 62 or offset < 0 or offset % ALIGNMENT:
+        raise ValueError(f"array {name!r} has an invalid shape or offset")
     return _Entry(dtype, shape, offset, math.prod(shape) * dtype.itemsize, crc32)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from packer.columns import ShardRecord, index_name
 from packer.errors import DamageError, SourceError
 from packer.manifest_form import check_form
+from packer.regular import JSON_BYTES, NotRegular, read_regular
 from packer.types import Field
 
 NAME = "manifest.json"
@@ -158,12 +159,15 @@ def read_manifest_bytes(pack: Path) -> bytes:
 
     Raises:
         SourceError: No pack there, or not a whole one.
+        DamageError: It is a pipe, a device or a folder.
     """
     path = pack / NAME
     try:
         return _read_anew(path)
     except (FileNotFoundError, NotADirectoryError):
         raise _no_pack(pack) from None
+    except NotRegular as error:
+        raise DamageError(f"{path}: {error.strerror}", _HINT) from None
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
 
@@ -189,10 +193,11 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
                 f"{path}: is of version {version}, this packer reads version {VERSION}",
                 "pip install --upgrade packer-shards",
             )
-        check_form(value, LEDGER_NAME)
+        check_form(value, LEDGER_NAME, NAME)
         return _from_json(value)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamageError(f"{path}: not a readable manifest: {error}", _HINT) from error
+        what = " ".join(str(error).split())
+        raise DamageError(f"{path}: not a readable manifest: {what}", _HINT) from error
 
 
 def _check_digest(data: bytes, value: Mapping[str, Any], path: Path) -> None:
@@ -243,13 +248,13 @@ def _read_anew(path: Path) -> bytes:
     the folder shows it what is new.
     """
     try:
-        return path.read_bytes()
+        return read_regular(path, JSON_BYTES, follow=True)
     except FileNotFoundError:
         for folder in (path.parent.parent, path.parent):
             # What cannot be listed (passing through is enough for reading) is as it was.
             with contextlib.suppress(OSError):
                 os.listdir(folder)  # noqa: PTH208 - the listing counts, not what it says
-        return path.read_bytes()
+        return read_regular(path, JSON_BYTES, follow=True)
 
 
 def _no_pack(pack: Path) -> SourceError:

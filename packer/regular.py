@@ -50,17 +50,18 @@ def open_descriptor(path: Path, *, follow: bool = False) -> int:
     return descriptor
 
 
-def read_regular(path: Path, limit: int) -> bytes:
+def read_regular(path: Path, limit: int, *, follow: bool = False) -> bytes:
     """All bytes of a regular file.
 
     Args:
-        path: The file; no link.
+        path: The file.
         limit: Most bytes that it may have.
+        follow: Whether it may be a symbolic link to one.
 
     Raises:
         OSError: As `open_regular`, or it has more bytes.
     """
-    with open_regular(path) as file:
+    with open_regular(path, follow=follow) as file:
         parts = []
         left = limit + 1 if os.fstat(file.fileno()).st_size <= limit else 0
         # A file may grow meanwhile. In pieces, as each call takes memory for all that it may get.

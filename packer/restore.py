@@ -21,6 +21,7 @@ from packer.completion import as_draft, write_beside
 from packer.errors import DamageError, MissingShards, UsageError
 from packer.fsio import make_folder, output_errors, publish_bytes, sha256_file
 from packer.index import IndexFile
+from packer.index_form import open_shard_index, open_split_index
 from packer.manifest import LEDGER_NAME, Manifest
 from packer.packing.batch import describe_batch, make_batch
 from packer.packing.finish import encode_ledger, tidy_complete
@@ -32,6 +33,7 @@ from packer.packing.shard import WORK_FOLDER, remove_own_temps
 from packer.packing.state import ShardState, describe_difference
 from packer.packing.tally import Tally
 from packer.presence import differing_sizes
+from packer.regular import JSON_BYTES, read_regular
 from packer.reporting import Reporter
 
 #: Files that a message names.
@@ -220,22 +222,30 @@ def _restore_beside(
 
     if not losses:
         return
-    content = ledger() if LEDGER_NAME in losses else (out / LEDGER_NAME).read_bytes()
+    content = ledger() if LEDGER_NAME in losses else _read_ledger(out)
     _move_aside(out, {*losses}, reporter)
-    for split in manifest.splits.values():
+    for name, split in manifest.splits.items():
         for number, shard in enumerate(split.shards):
             if index_name(shard.name) in losses:
-                index = _whole_index(out, manifest, split.index)
+                index = _whole_index(out, manifest, name)
                 columns = cut_shard(index, number, manifest.fields)
                 write(index_name(shard.name), encode_shard_index(columns, shard))
     write_beside(out, as_draft(manifest), content, write)
 
 
-def _whole_index(out: Path, manifest: Manifest, name: str) -> IndexFile:
+def _read_ledger(out: Path) -> bytes:
+    with output_errors(out / LEDGER_NAME):
+        return read_regular(out / LEDGER_NAME, JSON_BYTES, follow=True)
+
+
+def _whole_index(out: Path, manifest: Manifest, split: str) -> IndexFile:
     """A split's index, if it is what the manifest lists."""
-    if sha256_file(out / name) != manifest.all_files()[name].sha256:
-        raise DamageError(f"{out / name}: its SHA-256 differs", manifest.repair)
-    return IndexFile(out / name)
+    path = out / manifest.splits[split].index
+    with output_errors(path):
+        digest = sha256_file(path)
+    if digest != manifest.splits[split].index_sha256:
+        raise DamageError(f"{path}: its SHA-256 differs", manifest.repair)
+    return open_split_index(out, manifest, split)
 
 
 def _ledger(out: Path, manifest: Manifest, job: Job) -> bytes:
@@ -243,14 +253,14 @@ def _ledger(out: Path, manifest: Manifest, job: Job) -> bytes:
     if not manifest.counts["skipped"]:
         return b""
     packed: set[int] = set()
-    for split in manifest.splits.values():
-        for shard in split.shards:
+    fields, classes = manifest.fields, len(manifest.classes)
+    for name, split in manifest.splits.items():
+        for number, shard in enumerate(split.shards):
             if (out / index_name(shard.name)).exists():
-                packed.update(IndexFile(out / index_name(shard.name))["slot"].tolist())
+                column = open_shard_index(out, shard, fields, classes)["slot"]
             else:
-                number = split.shards.index(shard)
-                columns = cut_shard(IndexFile(out / split.index), number, manifest.fields)
-                packed.update(columns["slot"].tolist())
+                column = cut_shard(open_split_index(out, manifest, name), number, fields)["slot"]
+            packed.update(column.tolist())
     tasks = [
         dataclasses.replace(task, slots=slots)
         for shard in job.plan.shards()

@@ -16,7 +16,7 @@ import numpy as np
 from packer import registry
 from packer.against import SourceDifferences, compare_source
 from packer.errors import DamageError, ImageError, PackerError
-from packer.fsio import sha256_file
+from packer.fsio import READ_BYTES, sha256_file
 from packer.input import Input
 from packer.manifest import LEDGER_NAME, Manifest, read_manifest
 from packer.packing.batch import describe_batch, make_batch
@@ -24,6 +24,7 @@ from packer.packing.pool import Pool
 from packer.paths import given_path
 from packer.reader.pack import Pack
 from packer.reader.payloads import Payloads
+from packer.regular import open_regular
 from packer.reporting import Progress, Reporter
 
 
@@ -148,7 +149,12 @@ def _check_ledger(
     """The ledger's name if it has another number of lines than there are skipped pictures."""
     if LEDGER_NAME in differing:
         return set()
-    lines = (folder / LEDGER_NAME).read_bytes().count(b"\n")
+    try:
+        with open_regular(folder / LEDGER_NAME, follow=True) as file:
+            lines = sum(part.count(b"\n") for part in iter(lambda: file.read(READ_BYTES), b""))
+    except OSError as error:  # it was replaced since it was compared
+        result.damage.append(f"{folder / LEDGER_NAME}: cannot be read: {error.strerror}")
+        return {LEDGER_NAME}
     skipped = manifest.counts["skipped"]
     if lines == skipped:
         return set()

@@ -38,6 +38,7 @@ from packer.parsing import SPLIT_NAME
 from packer.paths import given_path
 from packer.pictures import encode_picture
 from packer.raised import Contained, annotate
+from packer.regular import read_json, reason
 from packer.types import NO_LABEL, Encoded, Sample, Skip, display_path, path_bytes
 from packer.writersettings import ON_ERROR, ORDERS, WriterSettings, check_choice, settings_of
 
@@ -264,9 +265,13 @@ class PackWriter:
         ours = self._settings.to_json()
         if path.exists():
             try:
-                theirs = json.loads(path.read_bytes())
+                theirs = read_json(path)
+                if not isinstance(theirs, dict):
+                    raise ValueError("it holds no object")
             except (OSError, ValueError) as error:
-                raise OutputError(f"{path}: is damaged: {error}", "remove the folder") from error
+                raise OutputError(
+                    f"{path}: is damaged: {reason(error)}", "remove the folder"
+                ) from error
             if difference := describe_difference(theirs, ours):
                 raise UsageError(
                     f"{self._out}: holds an unfinished pack with {difference}",

@@ -22,8 +22,8 @@ from packer.columns import (
     read_path,
     stored_fields,
 )
-from packer.errors import UsageError
-from packer.index import IndexFile
+from packer.errors import DamageError, UsageError
+from packer.index import IndexFile, encode_index
 from packer.notes import NOTES, note_bits
 from packer.types import Array, Field, Sample, ShardLayout
 
@@ -171,6 +171,16 @@ def test_a_shards_index_can_be_cut_out_of_its_splits(
 def test_paths_are_raw_bytes(tmp_path: Path) -> None:
     index = _split(tmp_path, [[_samples(3)], [_samples(2, 3)]])
     assert [read_path(index, i) for i in range(5)] == [s.path for s in _samples(5)]
+
+
+@pytest.mark.parametrize("offsets", [[-1, 2], [2, 1], [0, 1 << 62], [1 << 62, 1 << 63 - 1]])
+def test_paths_that_lie_outside_are_damage(tmp_path: Path, offsets: list[int]) -> None:
+    index = _split(tmp_path, [[_samples(3)]])
+    arrays = {name: index[name].copy() for name in index.names()}
+    arrays["path_offset"][1:3] = offsets
+    (tmp_path / "train.index").write_bytes(encode_index(arrays, index.meta))
+    with pytest.raises(DamageError, match="the path of sample 1 lies outside"):
+        read_path(IndexFile(tmp_path / "train.index"), 1)
 
 
 @settings(max_examples=25, deadline=None)

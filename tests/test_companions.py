@@ -78,7 +78,8 @@ def _pack(
             index_sha256="0" * 64,
             shards=tuple(records),
         )
-    return Manifest("test", "tar", 4, tuple(fields), ("a",), ("a",), described)
+    classes = tuple(map(str, range(300)))
+    return Manifest("test", "tar", 4, tuple(fields), classes, classes, described)
 
 
 def _as_wds2idx(path: Path) -> bytes:

@@ -43,8 +43,9 @@ VALUE: dict[str, Any] = {
         }
     },
     "counts": {"planned": 11, "packed": 10, "skipped": 1, "ignored": {"hidden": 3}},
-    "options": {"resize": "256"},
+    "options": {"resize": "256", "exclude_classes": [], "quality": 90, "seed": -1, "later": {}},
     "libraries": {"numpy": "2"},
+    "listing_sha256": "",
     "identity": DIGEST,
     "files": dict.fromkeys(["skipped.jsonl", "train-000000.index", "train-000001.index"], RECORD),
 }
@@ -99,10 +100,28 @@ def _changed(path: str, new: Any) -> dict[str, Any]:
         ("counts/planned", 12),
         ("counts/skipped", -1),
         ("options", []),
+        ("options/resize", 256),
+        ("options/quality", "90"),
+        ("options/seed", 1 << 70),
+        ("options/exclude_classes", "ab"),
+        ("counts/ignored", {"hidden": "3"}),
+        ("counts/ignored", [1]),
+        ("counts/excerpt_of", {"samples": 1}),
+        ("libraries/numpy", 2),
+        ("listing_sha256", None),
+        ("name", "\ud800"),
+        ("classes/0", "\ud800"),
+        ("fields/0/name", "../image"),
+        ("fields/0/extension", "jpg/.."),
+        ("splits/train/shards/0/fingerprint", [0, 1 << 32]),
+        ("batch_size", 0),
+        ("files/manifest.json", RECORD),
+        ("files/train-000000.tar", RECORD),
+        ("splits/train/shards/0/size", 10**5000),
     ],
-    ids=str,
+    ids=lambda value: ascii(value)[:40] if not isinstance(value, int) else "number",
 )
 def test_values_of_another_form_are_refused(path: str, new: Any) -> None:
     """Names become names of files, counts must add up."""
-    with pytest.raises((ValueError, TypeError)):
+    with pytest.raises((ValueError, TypeError, AttributeError)):
         check_form(_changed(path, new), "skipped.jsonl")

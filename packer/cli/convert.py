@@ -141,7 +141,7 @@ def _pack_options(function: F) -> F:
                 "--order",
                 type=Name(ORDERS),
                 default="shuffled",
-                help="Of the samples in the pack.",
+                help="Of the samples in the pack; sorted: as torchvision's ImageFolder has them.",
             ),
             option("--seed", type=int, default=0, help="Of --order shuffled."),
             option(

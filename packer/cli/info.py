@@ -107,11 +107,11 @@ def _lines(manifest: Manifest) -> list[tuple[str, Any]]:
 def _describe_images(manifest: Manifest) -> str:
     options = manifest.options
     size = "as in the source"
-    if options["resize"] is not None:
-        size = f"{options['resize']} {options['resize_mode']}, {options['filter']}"
-    coded = options["codec"]
+    if options.get("resize") is not None:
+        size = f"{options['resize']} {options.get('resize_mode')}, {options.get('filter')}"
+    coded = str(options.get("codec"))
     if coded == "jpeg":
-        coded += f" quality {options['quality']} {options['subsampling']}"
+        coded += f" quality {options.get('quality')} {options.get('subsampling')}"
     elif coded == "webp":
-        coded += f" quality {options['quality']}"
+        coded += f" quality {options.get('quality')}"
     return f"{size}, {coded}"

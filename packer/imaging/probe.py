@@ -25,7 +25,7 @@ PIXEL_LIMIT: Final = (1 << 29) // 3
 
 #: Most pixels that a byte of a file can stand for, so that a few bytes do not take a GiB: deflate
 #: packs 1032 bytes of 8 one-bit pixels into one; a JPEG needs a bit for a block of 64 pixels.
-_PIXELS_PER_BYTE: Final = {"png": 1032 * 8, "jpeg": 512}
+PIXELS_PER_BYTE: Final = {"png": 1032 * 8, "jpeg": 512}
 
 _PARSERS: Final[dict[str, Callable[[bytes], Head]]] = {
     "jpeg": head_jpeg.parse,
@@ -55,7 +55,7 @@ def probe(data: bytes) -> Head:
     except (*head_tiff.BROKEN, IndexError):
         raise ImageError("truncated", f"{kind.upper()} that ends within its header") from None
     require_pixel_count(head.width, head.height)
-    if head.width * head.height > len(data) * _PIXELS_PER_BYTE.get(head.kind, PIXEL_LIMIT):
+    if head.width * head.height > len(data) * PIXELS_PER_BYTE.get(head.kind, PIXEL_LIMIT):
         size = f"{head.width} x {head.height} pixels"
         raise ImageError("truncated", f"{kind.upper()} of {len(data):,} bytes cannot hold {size}")
     return head

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -80,6 +81,7 @@ def warnings(layout: Layout, strays: Array) -> Iterator[str]:
     if not layout.is_split:
         yield from _nearly_split(layout)
         yield from _splits_inside(layout)
+        yield from _folder_around(layout)
     yield from _without_label(layout)
     if len(strays):
         paths = [layout.listing.paths[place] for place in strays.tolist()]
@@ -165,6 +167,23 @@ def _splits_inside(layout: Layout) -> Iterator[str]:
         yield (
             f"{_count(len(nested), 'class folder')} with folders inside that are named as splits,"
             f" read as one class each: {_some(nested)}; splits are top folders: train/CLASS/1.jpg"
+        )
+
+
+def _folder_around(layout: Layout) -> Iterator[str]:
+    """One class that holds nothing but folders of pictures: the classes may be these."""
+    labels = np.unique(layout.labels[layout.kept])
+    if layout.from_numbers or len(labels) != 1 or labels[0] == NO_LABEL:
+        return
+    paths = [layout.listing.paths[place] for place in np.flatnonzero(layout.kept).tolist()]
+    # They are sorted: the folders that the first and the last lie in, all lie in.
+    around = posixpath.commonpath([posixpath.dirname(path) for path in (paths[0], paths[-1])])
+    inside = [path[len(around) + 1 :].partition(b"/") for path in paths]
+    folders = sorted({folder for folder, _, _ in inside})
+    if around and len(folders) > 1 and all(slash for _, slash, _ in inside):
+        yield (
+            f"all pictures are of one class, {display_path(layout.classes[int(labels[0])])}; if"
+            f" {_some(folders)} are the classes, give the folder {display_path(around)} as source"
         )
 
 

@@ -92,7 +92,7 @@ def make_plan(listing: Listing, labelling: Labelling, options: ConvertOptions) -
     if options.order == "shuffled":
         rank = np.argsort(hash_paths(listing.paths, b"order", options.seed), kind="stable")
     else:
-        rank = np.arange(len(listing.paths))  # a listing is sorted by path
+        rank = _in_order_of_folders(listing, labelling)
     order, splits, first = [], {}, 0
     for number, name in enumerate(labelling.splits):
         chosen = rank[labelling.split[rank] == number]
@@ -110,6 +110,20 @@ def make_plan(listing: Listing, labelling: Labelling, options: ConvertOptions) -
         batch_size=options.batch_size,
         shard_batches=max(1, round(options.shard_size / (estimate * options.batch_size))),
     )
+
+
+def _in_order_of_folders(listing: Listing, labelling: Labelling) -> Array:
+    """The order of torchvision's ImageFolder: class by class, in each the folders sorted by their
+    paths, in each the files by their names. That of paths is another one where folders lie in class
+    folders: a file comes before what is in a folder beside it, whatever the names.
+    """
+    folders = [path.rpartition(b"/")[0] for path in listing.paths]
+    place = {folder: number for number, folder in enumerate(sorted(set(folders)))}
+    keys = [np.array([place[folder] for folder in folders], np.int64)]
+    if listing.numbers is None:  # else classes are not folders
+        keys.append(labelling.label)
+    order: Array = np.lexsort(keys)  # stable: a listing is sorted by path, so names are in order
+    return order
 
 
 def estimate_bytes(options: ImageOptions, mean_file: float) -> float:

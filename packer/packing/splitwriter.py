@@ -10,7 +10,7 @@ from pathlib import Path
 from packer import registry
 from packer.columns import ShardRecord, index_name, read_path
 from packer.fsio import remove_if_there
-from packer.index import IndexFile
+from packer.index_form import open_shard_index
 from packer.notes import note_names
 from packer.packing.shard import WORK_FOLDER, ShardBuilder
 from packer.packing.state import ShardState, read_state, write_state
@@ -87,10 +87,11 @@ class SplitWriter:
         out = self._target.out
         while (out / self._name).exists():
             state = read_state(out, Path(self._name).stem)
-            index = IndexFile(out / index_name(self._name))
+            index = open_shard_index(out, state.record, self._target.fields)
             for sample, slot in enumerate(index["slot"].tolist()):
                 finished.slots[read_path(index, sample)] = slot
-            finished.size = int(index["width"][0]), int(index["height"][0])
+            if state.record.samples:
+                finished.size = int(index["width"][0]), int(index["height"][0])
             finished.notes.update(state.notes)
             self.records.append(state.record)
 

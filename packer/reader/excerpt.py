@@ -76,7 +76,11 @@ class Excerpt:
         return sum(shard.size for shards in self.shards.values() for shard in shards)
 
     def files(self, target: Path) -> list[FileCopy]:
-        """The files to copy into the folder `target`."""
+        """The files to copy into the folder `target`.
+
+        Raises:
+            DamageError: One of them is missing, or is no regular file.
+        """
         copies = []
         sizes = _sizes(self.source)
         for name, shards in self.shards.items():
@@ -94,8 +98,14 @@ class Excerpt:
             indexes = {copy.target.name for copy in copies}
             beside = [name for name in self.manifest.files if name in sizes and name not in indexes]
             copies += [self._listed(target, name) for name in beside]
-            if _REPORT in sizes:
+            # No digest of it is known, so a link might lead to any file of who stages it.
+            if _REPORT in sizes and not (self.source / _REPORT).is_symlink():
                 copies.append(self._file(target, _REPORT, sizes[_REPORT]))
+        for copy in copies:
+            if copy.source.name not in sizes:
+                raise DamageError(
+                    f"{copy.source}: is missing", f"`packer verify {self.source}` lists all damage"
+                )
         return copies
 
     def write_derived(self, target: Path, write: Callable[[str, bytes], None]) -> None:

@@ -6,9 +6,10 @@ compared then:
 - the manifest: its SHA-256 with the one in its first line;
 - the index: its size with the manifest's, the identity of its pack and its table of shards (names,
   sizes, SHA-256, fingerprints, counts) with the manifest's, so that an index of another pack, split
-  or conversion is refused; that all labels are classes; its own checksums, of the header and the
-  labels now and of each other array when it is first used. Its SHA-256 is left to `packer verify`:
-  hashing would read the whole file, paths included, in every worker process;
+  or conversion is refused; the values of its columns (`packer.index_form`); its own checksums, of
+  the header and of these columns now and of slots and paths when they are first used. Its SHA-256
+  is left to `packer verify`: hashing would read the whole file, paths included, in every worker
+  process;
 - the shards: that each is there with its exact size. What is in them is compared when a process
   first reads them (`packer.reader.shards`).
 """
@@ -16,7 +17,6 @@ compared then:
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +24,11 @@ import numpy as np
 from packer.columns import read_path, stored_fields
 from packer.errors import DamageError, UsageError, suggestion
 from packer.index import IndexFile
+from packer.index_form import open_split_index
 from packer.manifest import Manifest, SplitRecord, read_manifest
 from packer.paths import given_path
 from packer.presence import differing_sizes
-from packer.types import NO_LABEL, Array, display_path
+from packer.types import Array, display_path
 
 #: Damaged shards that a message names before it only counts.
 _NAMED = 3
@@ -136,42 +137,10 @@ class Pack:
             )
 
     def _open_index(self) -> IndexFile:
-        path = self.root / self.record.index
         try:
-            index = IndexFile(path)
-        except FileNotFoundError:
-            raise DamageError(f"{path}: is missing", self.verify_hint()) from None
-        shards = self.record.shards
-        tables = (
-            (index.meta.get("pack"), self.manifest.identity),
-            (index.meta.get("split"), self.split),
-            (index.meta.get("shards"), [shard.name for shard in shards]),
-            (index["shard_bytes"].tolist(), [shard.size for shard in shards]),
-            (_hex(index["shard_sha256"]), [shard.sha256 for shard in shards]),
-            (_pairs(index["shard_fingerprint"]), [shard.fingerprint for shard in shards]),
-            (index["shard_batches"].tolist(), [shard.batches for shard in shards]),
-            (index["shard_samples"].tolist(), [shard.samples for shard in shards]),
-        )
-        counts = (len(index["batch_count"]), len(index["label"]))
-        if any(left != right for left, right in tables) or counts != (
-            self.record.batches,
-            self.record.samples,
-        ):
-            raise DamageError(
-                f"{path}: does not describe the shards that the manifest lists; "
-                "it was swapped, or its pack was made anew",
-                self.verify_hint(),
-            )
-        self._check_labels(index)
-        return index
-
-    def _check_labels(self, index: IndexFile) -> None:
-        labels, classes = index["label"], len(self.manifest.classes)
-        if len(labels) and not NO_LABEL <= labels.min() <= labels.max() < classes:
-            wrong = labels.min() if labels.min() < NO_LABEL else labels.max()
-            raise DamageError(
-                f"{index.path}: label {wrong} is none of {classes} classes", self.verify_hint()
-            )
+            return open_split_index(self.root, self.manifest, self.split)
+        except DamageError as error:
+            raise DamageError(error.message, error.hint or self.verify_hint()) from None
 
 
 def _reopen(root: Path, split: str, index_sha256: str, holding: object) -> Pack:
@@ -187,11 +156,3 @@ def _reopen(root: Path, split: str, index_sha256: str, holding: object) -> Pack:
         )
     pack.index = pack._open_index()
     return pack
-
-
-def _hex(digests: Array) -> list[str]:
-    return [bytes(digest).hex() for digest in digests]
-
-
-def _pairs(fingerprints: Array) -> Sequence[tuple[int, ...]]:
-    return [tuple(pair) for pair in fingerprints.tolist()]

@@ -159,8 +159,7 @@ class _Staging:
         missing = [
             file
             for file in missing
-            if others.find(file) is None
-            or not others.link(file, self.rights.allowed(file.source))
+            if others.find(file) is None or not others.link(file, self.rights.allowed(file.source))
         ]
         self._copy(missing, sum(file.size for file in files) - sum(file.size for file in missing))
         self.excerpt.write_derived(self.target, self._put)

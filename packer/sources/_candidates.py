@@ -38,6 +38,11 @@ _HEARD_EVERY = 1000
 #: Limits of the columns of a listing. A file's time in ns lies beyond them before 1678 and after
 #: 2262; as it only tells whether the file changed, the nearest time that fits does as well.
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+#: A folder that so many links to folders lead to, one in the other, is rare; there may be so many.
+_NESTED_LINKS = 3
+_MOST_NESTED = 10_000
+#: Bytes of a path that an error shows.
+_SHOWN_BYTES = 60
 
 
 def is_hidden(name: bytes, *, folder: bool) -> bool:
@@ -65,6 +70,38 @@ def why_missing(target: bytes) -> str:
     if b"dvc/cache/" in target:
         return f"DVC has not fetched it: dvc pull (a link to {shown})"
     return f"a link to {shown} that leads to no file"
+
+
+class FolderLinks:
+    """Stops a scan of folders that links lead through one another: of 20 that have links to all the
+    others, there are 10^18 ways through them, though none is a circle.
+
+    Args:
+        top: Where the source is, for the error.
+    """
+
+    def __init__(self, top: bytes) -> None:
+        self._top = top
+        self._deep = 0
+
+    def enter(self, path: bytes, links: int) -> None:
+        """Note a folder.
+
+        Args:
+            path: Its path.
+            links: How many links to folders lie on that path.
+
+        Raises:
+            SourceError: There are too many behind three links and more.
+        """
+        self._deep += links >= _NESTED_LINKS
+        if self._deep > _MOST_NESTED:
+            shown = display_path(path[:_SHOWN_BYTES])
+            raise SourceError(
+                f"{display_path(self._top)}: links to folders lead through one another in more than"
+                f" {_MOST_NESTED:,} ways, such as {shown}",
+                "remove some of them, or give the pictures in a list",
+            )
 
 
 class Mark(NamedTuple):

@@ -13,14 +13,17 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from packer.errors import SourceError
 from packer.sources import _packs, split_name
-from packer.sources._candidates import Candidates, clamp, is_hidden
+from packer.sources._candidates import Candidates, FolderLinks, clamp, is_hidden
 from packer.sources._member import NUMBERS, Member
 from packer.sources._sidecars import CLS
-from packer.types import Array, Listing
+from packer.types import Array, Listing, display_path
 
-#: Links followed in a row, as Linux does (path_resolution(7)).
+#: Links followed on the way to one file, all together, as Linux does (path_resolution(7)).
 _MAX_HOPS = 40
+#: Bytes of the longest path that Linux takes (PATH_MAX): with a longer one nothing can be unpacked.
+_LONGEST_NAME = 4096
 
 
 class _Link:
@@ -30,6 +33,13 @@ class _Link:
 
     def __init__(self, target: bytes) -> None:
         self.target = target
+
+
+class _Hops:
+    """How many links may still be followed on the way to one file."""
+
+    def __init__(self) -> None:
+        self.left = _MAX_HOPS
 
 
 class _Special:
@@ -74,7 +84,7 @@ class Tree:
         which is no data set's name, or a picture lies in it directly: so `tar cf x.tar mydata/` is
         the folder mydata.
         """
-        if root and (found := self._follow([self._top], root, _MAX_HOPS)) is not None:
+        if root and (found := self._follow([self._top], root, _Hops())) is not None:
             chain, node = found
             if isinstance(node, dict):
                 return [*chain, node]
@@ -94,9 +104,11 @@ class Tree:
         found = Candidates(litter)
         rows, number_rows = array("q"), dict[bytes, int]()
         top = self.enter(root)
-        waiting = [(b"", top, frozenset([id(top[-1])]))]
+        waiting = [(b"", top, frozenset([id(top[-1])]), 0)]
+        links = FolderLinks(self._location)
         while waiting:
-            prefix, chain, ids = waiting.pop()
+            prefix, chain, ids, linked = waiting.pop()
+            links.enter(prefix, linked)
             if self._is_pack(chain):
                 found.pass_over_pack(prefix, self._location)
                 continue
@@ -105,7 +117,7 @@ class Tree:
                 if is_hidden(name, folder=False):
                     found.ignore("hidden", path)
                     continue
-                reached = self._reach(chain, entry, _MAX_HOPS)
+                reached = self._reach(chain, entry, _Hops())
                 if reached is None:
                     assert isinstance(entry, _Link), "others are what they are"
                     if found.add_broken_link(path, entry.target):
@@ -114,7 +126,8 @@ class Tree:
                 above, node = reached
                 if isinstance(node, dict):
                     if _take_folder(name, path, node, ids, found):
-                        waiting.append((path + b"/", [*above, node], ids | {id(node)}))
+                        deeper = linked + isinstance(entry, _Link)
+                        waiting.append((path + b"/", [*above, node], ids | {id(node)}, deeper))
                 elif not isinstance(node, int):
                     found.ignore("special", path)
                 elif found.wants(path):
@@ -141,7 +154,7 @@ class Tree:
         names = [name for name in _packs.NAMES if name in chain[-1]]
         if not names:
             return False
-        reached = {name: self._reach(chain, chain[-1][name], _MAX_HOPS) for name in names}
+        reached = {name: self._reach(chain, chain[-1][name], _Hops()) for name in names}
         nodes = {name: found[1] for name, found in reached.items() if found is not None}
         if isinstance(nodes.get(_packs.WORK_FOLDER), dict):
             return True
@@ -152,6 +165,12 @@ class Tree:
         return _packs.is_pack((_packs.MANIFEST,), lambda: self._read_head(member))
 
     def _add(self, member: Member) -> None:
+        if len(member.name) > _LONGEST_NAME:
+            raise SourceError(
+                f"{display_path(self._location)}: a member's name has {len(member.name):,} bytes,"
+                f" more than the {_LONGEST_NAME:,} of any path: {display_path(member.name[:40])}…",
+                "make the archive anew with shorter names",
+            )
         parts = _parts(member.name)
         if not parts:  # "./"
             return
@@ -188,7 +207,7 @@ class Tree:
         return node
 
     def _reach(
-        self, chain: list[_Folder], node: _Node, hops: int
+        self, chain: list[_Folder], node: _Node, hops: _Hops
     ) -> tuple[list[_Folder], _Node] | None:
         """What an entry of the folder chain[-1] is once links are followed; as `_follow`."""
         if isinstance(node, _Link):
@@ -196,7 +215,7 @@ class Tree:
         return chain, node
 
     def _follow(
-        self, chain: list[_Folder], target: bytes, hops: int
+        self, chain: list[_Folder], target: bytes, hops: _Hops
     ) -> tuple[list[_Folder], _Node] | None:
         """Where a link in the folder chain[-1] leads to, links on the way followed.
 
@@ -204,7 +223,8 @@ class Tree:
             The folders above what it leads to, and that; None if it leads nowhere, in a circle,
             or out of the archive.
         """
-        if hops == 0 or not target or target.startswith(b"/"):
+        hops.left -= 1
+        if hops.left < 0 or not target or target.startswith(b"/"):
             return None
         above, node = chain[:-1], chain[-1]
         reached: _Node = node
@@ -221,7 +241,7 @@ class Tree:
             inner = reached.get(part)
             if inner is None:
                 return None
-            found = self._reach([*above, reached], inner, hops - 1)
+            found = self._reach([*above, reached], inner, hops)
             if found is None:
                 return None
             above, reached = found

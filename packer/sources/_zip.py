@@ -21,6 +21,12 @@ _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _UTF8_NAME = 0x800
 _ENCRYPTED = 0x1
 _UNIX = 3
+#: FAT and NTFS, as "version made by" has them.
+_WRITE_BACKSLASHES = (0, 10)
+#: What zipfile raises of numbers that lead nowhere, and of extra fields that are cut short.
+_BROKEN = (struct.error, EOFError, ValueError, OverflowError, IndexError)
+#: Of the target of a link, as of any path (PATH_MAX).
+_LONGEST_TARGET = 4096
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -34,9 +40,17 @@ def members(fd: int, location: Path) -> Iterator[Member]:
     length = os.fstat(fd).st_size
     try:
         with location.open("rb") as file, zipfile.ZipFile(file) as archive:
-            for info in archive.infolist():
-                yield _member(archive, info, length, location)
-    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError) as error:
+            infos = archive.infolist()
+            # Some programs on Windows write \ between folders, against the standard; elsewhere a
+            # name may have one. No archive of folders has neither.
+            windows = not any("/" in info.orig_filename for info in infos)
+            for info in infos:
+                yield _member(fd, info, length, location, windows)
+    except NotImplementedError as error:  # of a later version than zipfile knows
+        raise SourceError(
+            f"{location}: {error}", "unpack the archive and give the folder"
+        ) from error
+    except (zipfile.BadZipFile, zlib.error, *_BROKEN) as error:
         raise DamageError(
             f"{location}: damaged or cut short at {length} bytes: {error}", "get it again"
         ) from error
@@ -65,8 +79,10 @@ def read_member(fd: int, member: Member) -> bytes:
     return data
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, length: int, location: Path) -> Member:
+def _member(fd: int, info: zipfile.ZipInfo, length: int, location: Path, windows: bool) -> Member:
     name = _name(info)
+    if windows and info.create_system in _WRITE_BACKSLASHES:
+        name = name.replace(b"\\", b"/")
     mode = info.external_attr >> 16 if info.create_system == _UNIX else 0
     if name.endswith(b"/"):
         return Member(name, "folder")
@@ -76,20 +92,24 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, length: int, locati
             f"{location}: member {display_path(name)!r} is {how}",
             "unpack the archive and give the folder",
         )
-    if info.header_offset + info.compress_size > length:
+    if not 0 <= info.header_offset <= length - info.compress_size:
         raise DamageError(
             f"{location}: cut short: member {display_path(name)!r} at byte {info.header_offset}"
             f" needs {info.compress_size} bytes, the file ends at {length}",
             "get it again",
         )
     if stat.S_ISLNK(mode):
-        return Member(name, "symlink", target=archive.read(info))
+        return _link(fd, info, name, location)
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         return Member(name, "special")
     try:
         stamp = calendar.timegm((*info.date_time, 0, 0, 0)) * 10**9
     except ValueError:  # month 0: what writes no dates leaves the field zero
         stamp = 0
+    return _file(info, name, stamp)
+
+
+def _file(info: zipfile.ZipInfo, name: bytes, stamp: int) -> Member:
     return Member(
         name,
         "file",
@@ -100,6 +120,17 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, length: int, locati
         info.compress_type,
         info.CRC,
     )
+
+
+def _link(fd: int, info: zipfile.ZipInfo, name: bytes, location: Path) -> Member:
+    if max(info.file_size, info.compress_size) > _LONGEST_TARGET:
+        return Member(name, "special")
+    try:
+        return Member(name, "symlink", target=read_member(fd, _file(info, name, 0)))
+    except ImageError as error:
+        raise DamageError(
+            f"{location}: link {display_path(name)!r}: {error.detail}", "get it again"
+        ) from error
 
 
 def _name(info: zipfile.ZipInfo) -> bytes:

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from packer.errors import ImageError, SourceError
 from packer.sources import MAX_FILE_BYTES, _packs, changed, read_error
-from packer.sources._candidates import Candidates, clamp, is_hidden
+from packer.sources._candidates import Candidates, FolderLinks, clamp, is_hidden
 from packer.sources._numbers import LONGEST, read_numbers
 from packer.types import Listing, display_path
 
@@ -58,10 +58,12 @@ class _Folder(NamedTuple):
     Attributes:
         prefix: Its path relative to the top, ending in "/"; b"" for the top.
         chain: (device, inode) of it and of the folders it was reached through.
+        links: How many of these are links.
     """
 
     prefix: bytes
     chain: frozenset[tuple[int, int]]
+    links: int = 0
 
 
 class FolderSource:
@@ -96,8 +98,10 @@ class FolderSource:
             waiting = [_Folder(b"", frozenset([_packs.identity_of(os.stat(self.top))]))]  # noqa: PTH116
         except OSError as error:
             raise _unreadable(self.top, error) from error
+        links = FolderLinks(self.top)
         while waiting:
             folder = waiting.pop()
+            links.enter(folder.prefix, folder.links)
             waiting += self._scan_folder(folder, found, avoided)
         return self._finish(found)
 
@@ -220,7 +224,8 @@ def _take_folder(
         found.ignore("link-loop", path)
         return None
     found.add_folder(path)
-    return _Folder(path + b"/", folder.chain | {identity})
+    links = folder.links + entry.is_symlink()
+    return _Folder(path + b"/", folder.chain | {identity}, links)
 
 
 def side_by_side(ask: Callable[[bytes], T], paths: Sequence[bytes]) -> Iterator[T]:

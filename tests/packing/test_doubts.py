@@ -42,6 +42,8 @@ def warnings_of(tmp_path: Path) -> Warnings:
         ["trained/1.jpg", "value/1.jpg", "testament/1.jpg"],
         ["mask/1.jpg", "no_mask/1.jpg"],
         ["cat/train/1.jpg", "dog/deep/1.jpg"],
+        ["cat/1.jpg", "cat/deep/1.jpg", "cat/other/1.jpg"],
+        ["cat/deep/1.jpg", "cat/deep/2.jpg"],
         ["data/train/a/1.jpg", "data/val/a/1.jpg"],
         ["056.dog/1.jpg", "056.dog/greg/vision309/", "198.spider/1.jpg", "198.spider/RENAME2"],
     ],
@@ -53,6 +55,11 @@ def test_ordinary_layouts_are_not_warned_of(warnings_of: Warnings, paths: list[s
 @pytest.mark.parametrize(
     ("paths", "says"),
     [
+        (
+            ["a/b/x/1.jpg", "a/b/y/1.jpg"],
+            ["all pictures are of one class, a; if x, y are the classes, give the folder a/b"],
+        ),
+        (["a/x/1.jpg", "a/y/1.jpg"], ["if x, y are the classes, give the folder a as"]),
         (
             ["train/a/1.jpg", "val/a/1.jpg", "extra/1.jpg"],
             ["train, val look like splits", "extra hold pictures too", "--exclude-class extra"],

@@ -1,10 +1,13 @@
 import os
+import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from packer import sources
 from packer.options import ConvertOptions
 from packer.packing.labels import label_candidates
 from packer.packing.plan import Plan, estimate_bytes, listing_digest, make_plan
@@ -67,6 +70,31 @@ def test_seed_never_moves_a_sample_between_splits() -> None:
         }
 
     assert split_of(0) == split_of(7)
+
+
+def _as_image_folder(top: Path) -> list[str]:
+    """In the order of torchvision's ImageFolder (`make_dataset` in its datasets/folder.py)."""
+    found = []
+    for name in sorted(entry.name for entry in os.scandir(top) if entry.is_dir()):
+        for root, _, names in sorted(os.walk(top / name, followlinks=True)):
+            found += [os.path.relpath(Path(root) / name, top) for name in sorted(names)]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sorted_order_is_that_of_image_folder(tmp_path: Path, seed: int) -> None:
+    """With folders in class folders, and names that sort around the slash."""
+    draw = random.Random(seed)
+    parts = ["a", "a b", "a.d", "a-1", "a0", "B", "ä", "z", "10", "9"]
+    for _ in range(60):
+        folders = [draw.choice(parts) for _ in range(draw.randint(1, 4))]
+        path = tmp_path.joinpath(*folders, draw.choice(parts) + ".jpg")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"1")
+    listing = sources.open_source(tmp_path).scan()
+    plan = _plan(listing, ConvertOptions(order="sorted"))
+    found = [os.fsdecode(listing.paths[place]) for place in plan.candidate]
+    assert found == _as_image_folder(tmp_path)
 
 
 def test_sorted_order_is_path_order() -> None:

@@ -32,6 +32,32 @@ def test_lists_candidates_sorted_with_sizes_and_times(
     assert listing.ignored == {}
 
 
+def test_folders_linked_among_siblings_end(tmp_path: Path, write_files: WriteFiles) -> None:
+    """There are 10^18 ways through 20 of them, none a circle."""
+    names = [f"f{number:02d}" for number in range(20)]
+    write_files(tmp_path, {f"{name}/1.jpg".encode(): b"x" for name in names})
+    for one in names:
+        for other in names:
+            if one != other:
+                (tmp_path / one / f"to-{other}").symlink_to(f"../{other}")
+    with pytest.raises(SourceError, match="lead through one another in more than 10,000 ways"):
+        folder.open_source(tmp_path).scan()
+
+
+def test_folders_of_any_depth_are_one_line_at_most(tmp_path: Path) -> None:
+    """Deeper than any path can say: each is made from within the one above."""
+    before = os.getcwd()
+    try:
+        os.chdir(tmp_path)
+        for _ in range(600):
+            os.mkdir("d" * 10)
+            os.chdir("d" * 10)
+    finally:
+        os.chdir(before)
+    with pytest.raises(SourceError, match="cannot be read: File name too long"):
+        folder.open_source(tmp_path).scan()
+
+
 def test_what_is_no_candidate_is_counted_by_reason(tmp_path: Path, write_files: WriteFiles) -> None:
     """CV14, CV15: AppleDouble, .DS_Store, Thumbs.db, RENAME2, empty nested folders."""
     clutter = [b"056.dog/._1.jpg", b"056.dog/.DS_Store", b".git/config", b"__MACOSX/056.dog/x.jpg"]

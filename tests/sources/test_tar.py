@@ -57,6 +57,75 @@ def entry_of(
     return entry
 
 
+def pax_record(key: str, value: str) -> bytes:
+    """ "LENGTH KEY=VALUE" and a newline; LENGTH counts itself."""
+    rest = f" {key}={value}\n".encode()
+    size = len(rest)
+    while size != len(rest) + len(str(size)):
+        size = len(rest) + len(str(size))
+    return str(size).encode() + rest
+
+
+def with_records(path: Path, records: bytes, kind: bytes = b"x") -> Path:
+    """An archive of one member, after a header with these records."""
+    header = entry_of("header", len(records), kind)
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        tar.addfile(header, io.BytesIO(records))
+        tar.addfile(entry_of("a/1.jpg", 3), io.BytesIO(b"xyz"))
+    return path
+
+
+@pytest.mark.parametrize("digits", [25, 4_000, 5_000, 100_000])
+def test_numbers_of_any_length_in_pax_records(tmp_path: Path, digits: int) -> None:
+    """int() refuses those of 4,300 digits. A time only tells whether a file changed."""
+    path = with_records(tmp_path / "time.tar", pax_record("mtime", "9" * digits))
+    [member] = read_members(path)
+    assert (member.name, member.size) == (b"a/1.jpg", 3)
+    path = with_records(tmp_path / "size.tar", pax_record("size", "9" * digits))
+    with pytest.raises(DamageError, match=r"cut short: member 'a/1\.jpg'") as caught:
+        read_members(path)
+    assert len(str(caught.value)) < 400 + len(str(path))
+
+
+def test_a_million_bytes_of_pax_records(tmp_path: Path) -> None:
+    """Their number does not count twice: with a copy of the rest for each, this took minutes."""
+    records = pax_record("x", "") * 500_000 + pax_record("path", "b/2.jpg")
+    [member] = read_members(with_records(tmp_path / "x.tar", records))
+    assert member.name == b"b/2.jpg"
+
+
+def test_pax_records_whose_length_is_wrong(tmp_path: Path) -> None:
+    right = pax_record("path", "b/2.jpg")
+    for wrong in (b"0 a=b\n", b"3 a=b\n", b"99 a=b\n", b"9" * 5000 + b" a=b\n", b"-9 a=b\n", b"x"):
+        [member] = read_members(with_records(tmp_path / "x.tar", right + wrong + right))
+        assert member.name == b"b/2.jpg"
+        (tmp_path / "x.tar").unlink()
+
+
+@pytest.mark.parametrize("kind", [b"x", b"g", b"L", b"K"])
+def test_a_header_of_any_size_is_not_read_into_memory(tmp_path: Path, kind: bytes) -> None:
+    path = tmp_path / "x.tar"
+    path.write_bytes(entry_of("header", 1 << 32, kind).tobuf(tarfile.USTAR_FORMAT))
+    os.truncate(path, (1 << 32) + 4096)
+    with pytest.raises(DamageError, match=r"a header of 4,294,967,296 bytes at byte 0"):
+        read_members(path)
+
+
+def test_times_and_sizes_in_base_256(tmp_path: Path) -> None:
+    """GNU's numbers have up to 12 bytes."""
+    for place, field in ((136, b"\x80" + b"\xff" * 11), (136, b"\xff" * 12)):
+        header = bytearray(entry_of("a/1.jpg").tobuf(tarfile.USTAR_FORMAT))
+        header[place : place + 12] = field
+        _sign(header)
+        (tmp_path / "x.tar").write_bytes(bytes(header) + bytes(1024))
+        assert [member.name for member in read_members(tmp_path / "x.tar")] == [b"a/1.jpg"]
+
+
+def _sign(header: bytearray) -> None:
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+
+
 @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
 @settings(max_examples=25, deadline=None)
 @given(

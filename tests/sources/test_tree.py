@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pytest
+
+from packer.errors import SourceError
 from packer.sources._member import Member
 from packer.sources._tree import Tree
 from packer.types import Listing
@@ -32,6 +35,47 @@ def test_the_last_of_two_members_of_a_name_counts() -> None:
 def test_names_cannot_lead_outside() -> None:
     listing = listing_of(file(b"/abs/1.jpg"), file(b"../../up/2.jpg"), file(b"a/../b/3.jpg"))
     assert listing.paths == [b"abs/1.jpg", b"b/3.jpg", b"up/2.jpg"]
+
+
+def link(name: bytes, target: bytes) -> Member:
+    return Member(name, "symlink", target=target)
+
+
+def test_links_on_the_way_to_one_file_are_counted_together() -> None:
+    """As Linux counts them. Each link here follows the one before it three times."""
+    members = [file(b"d/1.jpg"), link(b"l0", b"d/../d/../d")]
+    members += [link(b"l%d" % n, b"/..".join([b"l%d" % (n - 1)] * 3)) for n in range(1, 40)]
+    members += [link(b"last.jpg", b"l39/1.jpg"), link(b"first.jpg", b"l1/1.jpg")]
+    found = listing_of(*members)
+    assert b"first.jpg" in found.paths
+    assert b"last.jpg" in found.missing
+
+
+def test_folders_linked_among_siblings_end() -> None:
+    """There are 10^18 ways through 20 of them, none a circle."""
+    names = [b"f%02d" % number for number in range(20)]
+    members = [file(name + b"/1.jpg") for name in names]
+    members += [
+        link(b"%s/to-%s" % (one, other), b"../" + other)
+        for one in names
+        for other in names
+        if one != other
+    ]
+    with pytest.raises(SourceError, match="lead through one another in more than 10,000 ways"):
+        listing_of(*members)
+
+
+def test_many_links_to_folders_that_do_not_nest_are_followed() -> None:
+    members = [file(b"store/%d.jpg" % number) for number in range(3)]
+    members += [link(b"class%d/all" % number, b"../store") for number in range(11_000)]
+    assert len(listing_of(*members).paths) == 3 + 3 * 11_000
+
+
+def test_names_that_no_system_takes_are_refused() -> None:
+    with pytest.raises(SourceError, match="a member's name has 200,005 bytes"):
+        listing_of(file(b"a/" * 100_000 + b"1.jpg"))
+    deep = b"a/" * 2000 + b"1.jpg"
+    assert listing_of(file(deep), file(b"b/1.jpg")).paths == [deep, b"b/1.jpg"]
 
 
 def test_one_top_folder_is_entered() -> None:

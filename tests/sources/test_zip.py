@@ -61,6 +61,112 @@ def test_folders_links_and_fifos(tmp_path: Path) -> None:
     assert pipe.kind == "special"
 
 
+def _at(data: bytes, signature: bytes, offset: int, value: bytes) -> bytes:
+    """Bytes of every header with this signature replaced."""
+    out, place = bytearray(data), data.find(signature)
+    while place >= 0:
+        out[place + offset : place + offset + len(value)] = value
+        place = data.find(signature, place + 1)
+    return bytes(out)
+
+
+CENTRAL, LOCAL, END = b"PK\1\2", b"PK\3\4", b"PK\5\6"
+
+
+def test_a_version_that_nobody_knows_is_said(two_members: Path) -> None:
+    data = _at(two_members.read_bytes(), CENTRAL, 6, b"\x63\0")
+    two_members.write_bytes(_at(data, LOCAL, 4, b"\x63\0"))
+    with pytest.raises(SourceError, match=r"x\.zip: zip file version 9\.9"):
+        read_members(two_members)
+
+
+@pytest.mark.parametrize("date", [b"\0\0", b"\xff\xff", b"\xe1\xff", b"\x1f\0"])
+def test_dates_that_are_none(two_members: Path, date: bytes) -> None:
+    data = _at(two_members.read_bytes(), CENTRAL, 14, date)
+    two_members.write_bytes(_at(data, CENTRAL, 12, b"\xff\xff"))
+    assert [member.size for member in read_members(two_members)] == [1200, 1400]
+
+
+@pytest.mark.parametrize(
+    ("signature", "offset", "value"),
+    [
+        (CENTRAL, 42, b"\xff\xff\xff\x7f"),  # where a member begins
+        (CENTRAL, 20, b"\xff\xff\xff\xff"),  # sizes that zip64's extra field would hold
+        (CENTRAL, 24, b"\xff\xff\xff\xff"),
+        (CENTRAL, 28, b"\xff\xff"),  # length of a name
+        (CENTRAL, 30, b"\x03\0"),  # length of an extra field
+        (CENTRAL, 8, b"\0\x08"),  # the name is UTF-8
+        (END, 16, b"\xff\xff\xff\xff"),  # where the directory begins
+        (END, 12, b"\xff\xff\xff\x7f"),
+        (END, 10, b"\xff\xff"),
+        (END, 20, b"\xff\xff"),  # length of the comment
+    ],
+)
+def test_fields_that_lead_nowhere(
+    two_members: Path, signature: bytes, offset: int, value: bytes
+) -> None:
+    """One line, or the members as they are; nothing else."""
+    two_members.write_bytes(_at(two_members.read_bytes(), signature, offset, value))
+    _right_or_one_line(two_members)
+
+
+def _right_or_one_line(path: Path) -> None:
+    try:
+        members = read_members(path)
+    except (DamageError, SourceError) as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+        return
+    for member in members:
+        try:
+            read_one(path, member)
+        except ImageError as error:
+            assert error.reason == "unreadable"
+
+
+@pytest.mark.parametrize("extra", [b"\1\0", b"\1\0\x10\0", b"\1\0\x04\0abcd", b"\1\0\xff\xff12"])
+def test_extra_fields_that_are_cut_short(tmp_path: Path, extra: bytes) -> None:
+    """Zip64's, of a member whose sizes are said to be there."""
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        info = zipfile.ZipInfo("1.jpg")
+        info.extra = extra
+        archive.writestr(info, b"x")
+    path.write_bytes(_at(path.read_bytes(), CENTRAL, 24, b"\xff\xff\xff\xff"))
+    _right_or_one_line(path)
+
+
+def test_a_link_is_as_long_as_a_path_at_most(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, target in (("a.jpg", b"b" * 4096), ("c.jpg", b"\0" * (64 << 20))):
+            info = zipfile.ZipInfo(name)
+            info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o644) << 16
+            archive.writestr(info, target, zipfile.ZIP_DEFLATED)
+    assert [member.kind for member in read_members(path)] == ["symlink", "special"]
+
+
+def _windows_zip(path: Path, names: list[str], system: int = 0) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            info = zipfile.ZipInfo("x")
+            info.filename = info.orig_filename = name
+            info.create_system = system
+            archive.writestr(info, b"x")
+    return path
+
+
+def test_backslashes_are_separators_where_no_slash_is(tmp_path: Path) -> None:
+    """As .NET wrote them; elsewhere, a name may have one."""
+    names = ["data\\cat\\1.jpg", "data\\dog\\"]
+    one, two = read_members(_windows_zip(tmp_path / "net.zip", names))
+    assert (one.name, one.kind) == (b"data/cat/1.jpg", "file")
+    assert (two.name, two.kind) == (b"data/dog/", "folder")
+    [unix] = read_members(_windows_zip(tmp_path / "unix.zip", ["a\\b.jpg"], 3))
+    assert unix.name == b"a\\b.jpg"
+    mixed = read_members(_windows_zip(tmp_path / "mixed.zip", ["a\\b.jpg", "c/1.jpg"]))
+    assert mixed[0].name == b"a\\b.jpg"
+
+
 def test_zip64_members(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as archive:

@@ -1,4 +1,4 @@
-"""Kinds of input that are files of a pack, whole or unfinished: manifest, index, plan, states, locks.
+"""Kinds of input that are files of a pack, whole or unfinished.
 
 What is sealed by checksums is changed as an attacker does, who computes them anew. Such an input is
 a JSON list of edits, so that it means the same for a pack that was made with other libraries.
@@ -158,7 +158,10 @@ def run_lock(data: bytes, folder: Path) -> None:
 
 def seed_lock() -> list[bytes]:
     """What locks hold."""
-    return [myself().to_bytes(), myself("job 17").to_bytes().replace(b'"kernel": "', b'"kernel": "x')]
+    return [
+        myself().to_bytes(),
+        myself("job 17").to_bytes().replace(b'"kernel": "', b'"kernel": "x'),
+    ]
 
 
 def change_json(rng: random.Random, data: bytes) -> bytes:
@@ -169,9 +172,7 @@ def change_json(rng: random.Random, data: bytes) -> bytes:
     return json.dumps(apply_edits(data.decode(), draw_edits(rng, json.loads(data)))).encode()
 
 
-def _convert(
-    photos: Path, out: Path, form: str, part: tuple[int, int] | None = None
-) -> None:
+def _convert(photos: Path, out: Path, form: str, part: tuple[int, int] | None = None) -> None:
     # Threads may not be left in a process that forks.
     options = ConvertOptions(
         resize="24x24", resize_mode="exact", batch_size=4, shard_size=1_300, format=form,

@@ -22,9 +22,10 @@ from packer.packing.batch import BatchTask, Slot, make_batch
 from packer.sources import Source, listed, open_source
 from packer.types import Listing
 
-_OPTIONS = tuple(
-    ImageOptions(size=(24, 24), mode="exact", codec=codec) for codec in ("jpeg", "png", "raw")
-) + (ImageOptions(codec="jpeg"), ImageOptions(codec="png"))
+_OPTIONS = (
+    *(ImageOptions(size=(24, 24), mode="exact", codec=name) for name in ("jpeg", "png", "raw")),
+    *(ImageOptions(codec=name) for name in ("jpeg", "png")),
+)
 _TOKENS = (
     *(b"IHDR", b"IDAT", b"IEND", b"PLTE", b"tRNS", b"iCCP", b"acTL", b"fcTL", b"eXIf"),
     *(b"\xff\xd8", b"\xff\xd9", b"\xff\xda", b"\xff\xc0", b"\xff\xc2", b"\xff\xc4", b"\xff\xdb"),
@@ -149,7 +150,7 @@ def change_archive(rng: random.Random, data: bytes) -> bytes:
     tokens = (b"../", b"/", b"\0", b"path=", b"size=", b"GNU.sparse.major=1", b"PK\1\2", b"\x80")
     out = bytearray(data)
     if rng.random() < 0.5 and len(out) > 512:  # in one header of a tar, or one of the zip's tables
-        starts = [m.start() for m in re.finditer(rb"PK\1\2|PK\5\6|PK\3\4", data)]
+        starts = [m.start() for m in re.finditer(rb"PK\x01\x02|PK\x05\x06|PK\x03\x04", data)]
         start = rng.choice(starts or range(0, len(out), 512))
         changed = change_bytes(rng, bytes(out[start : start + 512]), tokens)
         out[start : start + 512] = changed if starts else changed[:512].ljust(512, b"\0")

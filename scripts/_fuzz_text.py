@@ -18,7 +18,7 @@ _TOKENS = (
     *(b"!!timestamp x", b"!!int x", b"!!float '", b"!!omap", b"0x", b"1e999", b".nan", b"~"),
     *(b"2026-99-99", b"1:2:3:4", b"0b", b"0o9", b"9" * 5000, b"\xff", b"\xe2\x80\xa8", b"\0"),
     *(b"--- \n", b"...\n", b"%YAML 9.9\n", b"|9\n", b">-\n", b"\t", b"'", b'"\\x', b"null"),
-    *(b"(a+)+$", b"(", b"(?P<", b"[", b"-1", b"1000000000000000000000", b"256MB", b"1e30TB"),
+    *(b"(", b"(?P<", b"[", b"-1", b"1000000000000000000000", b"256MB", b"1e30TB"),
 )
 _RECIPE = b"""title: All
 description: x
@@ -40,14 +40,16 @@ options: {split: train=0.8, resize: 256, shard-size: 64MB, exclude-classes: [a],
 
 
 def seed_recipe() -> list[bytes]:
-    """packer's own recipes, and one with all keys."""
+    """The package's own recipes, and one with all keys."""
     return [*_files("packer.recipes"), _RECIPE]
 
 
 def seed_config() -> list[bytes]:
-    """packer's own configs, and one with many keys."""
+    """The package's own configs, and one with many keys."""
     many = b"resize: 224x224\nresize-mode: crop\nfilter: box\nquality: 80\nseed: 3\npart: 0/4\n"
-    more = b"format: hdf5\ncodec: raw\nbackground: '#102030'\nshard-size: 1GB\njobs: 2\nsplit: none\n"
+    more = (
+        b"format: hdf5\ncodec: raw\nbackground: '#102030'\nshard-size: 1GB\njobs: 2\nsplit: none\n"
+    )
     return [*_files("packer.configs"), many + more]
 
 
@@ -67,9 +69,9 @@ def run_recipe(data: bytes, folder: Path) -> None:
     path = folder / "mine.yaml"
     path.write_bytes(data)
     known = recipe.load(str(path))
-    known.display_name("001.ak47" + "a" * 40)
+    known.display_name("001.ak47")
     known.litter_paths  # noqa: B018
-    ConvertOptions(**{"resize": 8, **_as_options(known.options)})
+    ConvertOptions(**{"resize": 8, **known.options})
     place, _ = recipe.find_source(known, None, folder, folder)
     if place is None:
         known.open(place)
@@ -79,12 +81,7 @@ def run_config(data: bytes, folder: Path) -> None:
     """Read a config, and convert's options from it."""
     path = folder / "mine.yaml"
     path.write_bytes(data)
-    ConvertOptions(**_as_options(load_config(str(path))))
-
-
-def _as_options(options: object) -> dict[str, object]:
-    assert isinstance(options, dict)
-    return options
+    ConvertOptions(**load_config(str(path)))
 
 
 def _files(package: str) -> list[bytes]:

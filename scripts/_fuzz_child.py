@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import resource
 import select
 import signal
 import tempfile
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -52,24 +54,30 @@ class Outcomes:
                 self.findings[line] = data
 
 
-def run_cases(case: Case, inputs: Iterator[bytes], outcomes: Outcomes) -> int:
-    """Run cases until there are none left, in as many children as it takes; the number of cases."""
-    done, left = 0, list(inputs)
-    while left:
-        ended = _run_child(case, left, outcomes)
-        done += ended
-        left = left[ended:]
-    return done
+def run_cases(
+    case: Case, inputs: Iterator[bytes], outcomes: Outcomes, until: float = math.inf
+) -> None:
+    """Run cases in as many children as it takes, until there are none left or the time is up.
+
+    Args:
+        case: Runs one.
+        inputs: What to run it with.
+        outcomes: Counts how they end.
+        until: As `time.monotonic` has it; no case begins later.
+    """
+    left = list(inputs)
+    while left and time.monotonic() < until:
+        left = left[_run_child(case, left, outcomes, until) :]
 
 
-def _run_child(case: Case, inputs: list[bytes], outcomes: Outcomes) -> int:
+def _run_child(case: Case, inputs: list[bytes], outcomes: Outcomes, until: float) -> int:
     """Run cases in one child, until all are done or it ends; the number of cases."""
     reading, writing = os.pipe()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _be_child(case, inputs, writing, Path(folder))
+            _be_child(case, inputs, writing, Path(folder), until)
         os.close(writing)
         done, pending, timed_out = 0, b"", False
         while True:
@@ -86,7 +94,7 @@ def _run_child(case: Case, inputs: list[bytes], outcomes: Outcomes) -> int:
                 done += 1
         os.close(reading)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if done < len(inputs):
+    if status != 0:
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit {status}"
         how = f"more than {PATIENCE:.0f} s" if timed_out else how
         digest = hashlib.sha256(inputs[done]).hexdigest()[:8]
@@ -95,7 +103,7 @@ def _run_child(case: Case, inputs: list[bytes], outcomes: Outcomes) -> int:
     return done
 
 
-def _be_child(case: Case, inputs: list[bytes], writing: int, folder: Path) -> None:
+def _be_child(case: Case, inputs: list[bytes], writing: int, folder: Path, until: float) -> None:
     """Run cases, one line of JSON for each, and end this process."""
     try:
         null = os.open(os.devnull, os.O_RDWR)
@@ -107,6 +115,8 @@ def _be_child(case: Case, inputs: list[bytes], writing: int, folder: Path) -> No
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for data in inputs:
+            if time.monotonic() >= until:
+                break
             line = json.dumps(_outcome(case, data, folder)).encode()
             os.write(writing, line + b"\n")
         os._exit(0)

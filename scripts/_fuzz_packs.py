@@ -24,6 +24,7 @@ from packer import registry
 from packer.cli._group import packer
 from packer.cli._reporter import Running
 from packer.convert import ConvertOptions, convert_dataset
+from packer.errors import PackerError
 from packer.index import IndexFile, encode_index
 from packer.manifest import read_manifest
 from packer.merge import merge_pack
@@ -125,6 +126,11 @@ class Packs:
         shutil.copytree(self.unfinished, out)
         (out / WORK_FOLDER / WORK[kind]).write_bytes(data)
         merge_pack(out)
+        if kind == "state":  # a plan may say another truth, but a state must fit it
+            try:
+                _read_pack(out)
+            except PackerError as error:
+                raise AssertionError("a joined pack cannot be read") from error
 
     def _use(self, folder: Path, data: bytes, name: str, content: bytes) -> None:
         """Write a file of a pack and do all that reads it; then put the file back."""

@@ -31,6 +31,8 @@ from _fuzz_packs import WORK, Packs, change_json, run_lock, seed_lock
 
 #: Cases of one kind in a row: a child starts in some milliseconds.
 _IN_A_ROW = 100
+#: One kind in a row, so that none waits long for its turn.
+_MOST_SECONDS = 10.0
 Change = Callable[[random.Random, bytes], bytes]
 
 
@@ -85,7 +87,8 @@ def run_corpus(kinds: dict[str, Kind], corpus: Path, found: dict[str, Outcomes])
     total = 0
     for name, kind in kinds.items():
         files = [path.read_bytes() for path in sorted((corpus / name).glob("*"))]
-        total += run_cases(kind.run, iter(files), found[name])
+        run_cases(kind.run, iter(files), found[name])
+        total += len(files)
     return total
 
 
@@ -103,6 +106,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3600, help="how long [3600]")
     parser.add_argument("--seed", type=int, default=0, help="another one makes other cases [0]")
     parser.add_argument("--corpus", type=Path, help="run its files first, write findings there")
+    parser.add_argument("--no-keep", action="store_true", help="write no findings there")
     parser.add_argument("--only", action="append", help="this kind; can be given several times")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
@@ -119,11 +123,11 @@ def main() -> int:
             if time.monotonic() >= end:
                 break
             # The same time for each kind, whatever a case takes.
-            until = min(end, time.monotonic() + max(1.0, given.seconds / 100))
+            until = min(end, time.monotonic() + min(_MOST_SECONDS, given.seconds / len(kinds)))
             while time.monotonic() < until:
                 some = itertools.islice(cases[name], _IN_A_ROW)
-                run_cases(kinds[name].run, some, found[name])
-            if given.corpus:
+                run_cases(kinds[name].run, some, found[name], until)
+            if given.corpus and not given.no_keep:
                 keep(name, found[name], given.corpus)
     report(found, old, as_json=given.json)
     return 1 if any(outcomes.findings for outcomes in found.values()) else 0

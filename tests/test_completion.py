@@ -129,6 +129,6 @@ def test_a_state_that_is_not_its_shards_is_refused(
     state = json.loads(path.read_text())
     state["record"][key] = new
     path.write_text(json.dumps(state))
-    with pytest.raises((DamageError, OutputError), match="state"):
+    with pytest.raises((DamageError, OutputError)):
         merge_pack(out)
     assert not (out / "manifest.json").exists()

@@ -138,6 +138,9 @@ def load(name_or_path: str) -> Recipe:
             given[key] = _archives(where, entry)
         elif key == "options":
             given[key] = check_options(f"{where}: options", _mapping(where, key, entry))
+            if "scheduler" in given[key]:
+                # Who answers there can run code here: a data set's recipe must not choose that.
+                raise ConfigError(f"{where}: options: scheduler: is no option of a data set")
         else:
             given[key] = _text(where, key, entry)
     recipe = Recipe(name=Path(name_or_path).stem, **given)

@@ -9,12 +9,12 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
+import cv2
 import numpy as np
 from _fuzz_change import NUMBERS, change_bytes
-from PIL import Image
+from PIL import Image, ImageCms
 
 from packer.errors import ImageError, ReadError
 from packer.options import ImageOptions
@@ -53,6 +53,12 @@ def seed_picture(kind: str) -> list[bytes]:
     """Small pictures of a format, of several modes."""
     y, x = np.mgrid[0:37, 0:45]
     rgb = np.stack([x * 5, y * 6, (x + y) * 3], axis=2).astype(np.uint8)
+    if kind == "avif":
+        transparent = np.dstack([rgb, np.full((37, 45, 1), 128, np.uint8)])
+        return [
+            cv2.imencode(".avif", pixels)[1].tobytes()
+            for pixels in (rgb, rgb[:, :, 0], transparent)
+        ]
     image = Image.fromarray(rgb)
     modes = [image, image.convert("L"), image.convert("P"), image.convert("RGBA")]
     settings: list[dict[str, object]] = [{}]
@@ -76,6 +82,13 @@ def seed_picture(kind: str) -> list[bytes]:
             file = io.BytesIO()
             mode.save(file, kind, **setting)
             found.append(file.getvalue())
+    if kind in ("jpeg", "png", "webp", "tiff"):
+        file = io.BytesIO()
+        exif = Image.Exif()
+        exif[0x0112] = 6  # turned
+        profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+        image.save(file, kind, exif=exif, icc_profile=profile)
+        found.append(file.getvalue())
     if kind in ("gif", "webp", "tiff", "png"):
         file = io.BytesIO()
         image.save(file, kind, save_all=True, append_images=[image.rotate(90)])
@@ -204,8 +217,8 @@ def run_list(data: bytes, folder: Path) -> None:
     _read_all(listed.list_source(data, bytes(folder), null=b"\0" in data and b"\n" not in data))
 
 
-#: By kind: inputs to start from.
-PICTURES: dict[str, Callable[[], list[bytes]]] = {
-    kind: (lambda kind=kind: seed_picture(kind))  # type: ignore[misc]
-    for kind in ("jpeg", "png", "webp", "tiff", "bmp", "gif", "ppm")
-}
+#: Kinds of pictures that the libraries here can write.
+PICTURES = (
+    *("jpeg", "png", "webp", "tiff", "bmp", "gif", "ppm"),
+    *(("avif",) if cv2.haveImageWriter(".avif") else ()),
+)

@@ -36,7 +36,7 @@ def test_nothing_but_success_and_errors_of_one_line() -> None:
     value = json.loads(done.stdout)
     assert {kind: found for kind, found in value["findings"].items() if found} == {}
     assert done.returncode == 0
-    assert value["kinds"].keys() == {*KINDS}
+    assert value["kinds"].keys() - {"avif"} == {*KINDS}  # not every OpenCV writes it
     assert value["corpus"] == sum(path.is_file() for path in (HERE / "corpus").rglob("*"))
     for kind, counts in value["kinds"].items():
         assert sum(counts.values()) >= 10, kind

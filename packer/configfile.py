@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 import typing
 from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
@@ -13,7 +12,7 @@ from typing import Any
 from packer import yamlfile
 from packer.errors import ConfigError
 from packer.options import ConvertOptions
-from packer.parsing import doubt_shard_size, parse_bytes, parse_colour, parse_size
+from packer.parsing import doubt_shard_size, parse_bytes, parse_colour, parse_part, parse_size
 
 _PACKAGE = "packer.configs"
 
@@ -74,7 +73,7 @@ def _checked(where: str, key: str, value: object, kind: Any) -> Any:
         choices = typing.get_args(kind) if typing.get_origin(kind) in _UNIONS else (kind,)
         if not any(_is(converted, choice) for choice in choices):
             wanted = " or ".join(_TYPE_NAMES.get(choice, str(choice)) for choice in choices)
-            raise ConfigError(f"is {value!r}, should be {wanted}")
+            raise ConfigError(f"is {value!r:.200}, should be {wanted}")
         # One option alone, in company of a size, which the codec raw asks for.
         company: dict[str, Any] = {"resize": "8x8", "resize_mode": "exact"}
         ConvertOptions(**{**company, key: converted})
@@ -124,14 +123,14 @@ def _shard_size(value: object) -> object:
 def _classes(value: object) -> object:
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
         return tuple(value)
-    raise ConfigError(f"is {value!r}, should be a list of class folders")
+    raise ConfigError(f"is {value!r:.200}, should be a list of class folders")
 
 
 def _part(value: object) -> object:
-    match = re.fullmatch(r"(\d+)/(\d+)", value) if isinstance(value, str) else None
-    if value is not None and match is None:
-        raise ConfigError(f"is {value!r}, should be K/N")
-    return None if match is None else (int(match[1]), int(match[2]))
+    part = parse_part(value) if isinstance(value, str) else None
+    if value is not None and part is None:
+        raise ConfigError(f"is {value!r:.200}, should be K/N")
+    return part
 
 
 _CONVERTERS: dict[str, Callable[[object], object]] = {

@@ -62,6 +62,19 @@ def make_folder(path: Path) -> None:
         raise output_error(path, error) from error
 
 
+def require_own_folder(path: Path) -> None:
+    """Refuse a link in the place of a folder whose files are packer's own.
+
+    Raises:
+        OutputError: It is one, so that files elsewhere would be written to and removed.
+    """
+    if path.is_symlink():
+        raise OutputError(
+            f"{path}: is a symbolic link, which packer never makes",
+            "remove it, or use another --out",
+        )
+
+
 def real_path(path: Path) -> Path:
     """Where a path leads once all symbolic links are followed.
 

@@ -71,7 +71,12 @@ def open_shard_index(
         DamageError: It is missing, of another shard, or holds an invalid value.
     """
     index = IndexFile(folder / index_name(shard.name))
-    names = {"shard": shard.name, "bytes": shard.size, "sha256": shard.sha256}
+    names = {
+        "shard": shard.name,
+        "bytes": shard.size,
+        "sha256": shard.sha256,
+        "fingerprint": list(shard.fingerprint),
+    }
     if any(index.meta.get(key) != value for key, value in names.items()):
         raise DamageError(f"{index.path}: is the index of another shard than {shard.name}")
     _check_columns(index, _forms(fields, [shard]))

@@ -190,7 +190,7 @@ def parse_manifest(data: bytes, path: Path) -> Manifest:
         version = value.pop("version")
         if version != VERSION:
             raise DamageError(
-                f"{path}: is of version {version}, this packer reads version {VERSION}",
+                f"{path}: is of version {version!r:.50}, this packer reads version {VERSION}",
                 "pip install --upgrade packer-shards",
             )
         check_form(value, LEDGER_NAME, NAME)

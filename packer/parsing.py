@@ -15,7 +15,9 @@ SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 #: Bytes. Nobody wants smaller shards than this: `256` was probably meant to be 256 MB.
 _SMALLEST_BARE = 1 << 20
-_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
+_BYTES = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
+#: Parts are numbered as tasks of a batch system are.
+_PART_OF = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _FORM = "NAME=PART,NAME=PART with parts that sum to 1"
 _EXAMPLE = "train=0.8,val=0.2"
@@ -36,7 +38,7 @@ def parse_size(text: str | None, mode: str) -> tuple[int, int] | None:
     if text is None:
         return None
     parts = text.lower().split("x")
-    if len(parts) > 2 or not all(part.isascii() and part.isdigit() for part in parts):
+    if len(parts) > 2 or not all(re.fullmatch("[0-9]{1,30}", part) for part in parts):
         raise ConfigError(f"size {text!r} is not a size", "a number of pixels, or WIDTHxHEIGHT")
     width, height = int(parts[0]), int(parts[-1])
     if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
@@ -82,6 +84,12 @@ def parse_bytes(value: str | int) -> int:
     if size.denominator != 1:
         raise ConfigError(f"{value!r} is not a whole number of bytes")
     return int(size)
+
+
+def parse_part(text: str) -> tuple[int, int] | None:
+    """ "0/4" → (0, 4); None for anything else."""
+    match = _PART_OF.fullmatch(text)
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def doubt_shard_size(value: str | int) -> str:

@@ -22,6 +22,10 @@ from packer.sources import Source
 from packer.types import path_bytes
 
 _PACKAGE = "packer.recipes"
+#: A recipe's names and addresses are shown, and no recipe needs these.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+#: Hexadecimal digits of an archive's checksums.
+_DIGESTS = {"md5": 32, "sha256": 64}
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,9 @@ def load(name_or_path: str) -> Recipe:
             given[key] = _archives(where, entry)
         elif key == "options":
             given[key] = check_options(f"{where}: options", _mapping(where, key, entry))
+            if "scheduler" in given[key]:
+                # Who answers there can run code here: a data set's recipe must not choose that.
+                raise ConfigError(f"{where}: options: scheduler: is no option of a data set")
         else:
             given[key] = _text(where, key, entry)
     recipe = Recipe(name=Path(name_or_path).stem, **given)
@@ -199,8 +206,8 @@ def _archive(where: str, value: object) -> Archive:
     name = _text(where, "name", entry.get("name"))
     if Path(name).name != name or name in ("", ".", ".."):
         raise _wrong(where, "name", name, "a file name without a folder")
-    digests = {key: _text(where, key, entry.get(key, "")).lower() for key in ("md5", "sha256")}
-    for key, digits in (("md5", 32), ("sha256", 64)):
+    digests = {key: _text(where, key, entry.get(key, "")).lower() for key in _DIGESTS}
+    for key, digits in _DIGESTS.items():
         if digests[key] and not re.fullmatch(rf"[0-9a-f]{{{digits}}}", digests[key]):
             raise _wrong(where, key, digests[key], f"{digits} hexadecimal digits")
     if not any(digests.values()):
@@ -224,13 +231,21 @@ def _check_class_name(where: str, pattern: str) -> None:
 def _text(where: str, key: str, value: object) -> str:
     if not isinstance(value, str):
         raise _wrong(where, key, value, "a text")
-    return value.strip()
+    if key in ("root", "name", "class_name", *_DIGESTS):
+        return _printable(where, key, value.strip())
+    return value.strip() if key == "description" else " ".join(value.split())  # it goes into hints
 
 
 def _texts(where: str, key: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
         raise _wrong(where, key, value, "a list of texts")
-    return tuple(value)
+    return tuple(_printable(where, key, entry) for entry in value)
+
+
+def _printable(where: str, key: str, value: str) -> str:
+    if _CONTROL.search(value):
+        raise _wrong(where, key, value, "without line breaks and other control characters")
+    return value
 
 
 def _count(where: str, key: str, value: object) -> int:
@@ -246,4 +261,4 @@ def _mapping(where: str, key: str, value: object) -> dict[str, Any]:
 
 
 def _wrong(where: str, key: str, value: object, wanted: str) -> ConfigError:
-    return ConfigError(f"{where}: {key} is {value!r}, should be {wanted}")
+    return ConfigError(f"{where}: {key} is {value!r:.200}, should be {wanted}")

@@ -95,7 +95,7 @@ def restore_pack(
             todo = _lost_shards(job, manifest, losses)
             _announce(losses, manifest, job, reporter)
             names = [job.shard_name(shard) for shard in todo]
-            _move_aside(out, losses.keys() & {*names, *map(index_name, names)}, reporter)
+            move_aside(out, losses.keys() & {*names, *map(index_name, names)}, reporter)
             slots = sum(shard.slots for shard in todo)
             tally = Tally(job.planned, job.planned, reporter, slots)  # their skips are known
             with closing(make(out, job, todo, tally, lock)) as made:
@@ -192,8 +192,12 @@ def _announce(losses: Mapping[str, str], manifest: Manifest, job: Job, reporter:
         reporter.warn(f"the pack was made with {difference}; what differs then is refused")
 
 
-def _move_aside(out: Path, names: set[str], reporter: Reporter) -> None:
-    """Free the names of files of the wrong size. Who has one open keeps it."""
+def move_aside(out: Path, names: set[str], reporter: Reporter) -> None:
+    """Free the names of files that are not what the manifest lists. Who has one open keeps it.
+
+    Raises:
+        OutputError: The file system refused.
+    """
     for name in sorted(names):
         path = out / name
         if os.path.lexists(path):
@@ -223,7 +227,7 @@ def _restore_beside(
     if not losses:
         return
     content = ledger() if LEDGER_NAME in losses else _read_ledger(out)
-    _move_aside(out, {*losses}, reporter)
+    move_aside(out, {*losses}, reporter)
     for name, split in manifest.splits.items():
         for number, shard in enumerate(split.shards):
             if index_name(shard.name) in losses:

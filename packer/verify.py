@@ -2,30 +2,33 @@
 
 Each split is opened as a reader opens it. Every file's size and SHA-256 are compared; where a shard
 differs, and everywhere with `decode`, samples are read one by one, so that the damaged ones are
-named.
+named. With a sample, the shards' digests are left out, which would need all their bytes.
 """
 
 from __future__ import annotations
 
 import os
+import random
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from packer import registry
 from packer.against import SourceDifferences, compare_source
-from packer.errors import DamageError, ImageError, PackerError
-from packer.fsio import READ_BYTES, sha256_file
+from packer.errors import DamageError, UsageError
+from packer.fsio import READ_BYTES
 from packer.input import Input
-from packer.manifest import LEDGER_NAME, Manifest, read_manifest
+from packer.manifest import LEDGER_NAME, Manifest, SplitRecord, read_manifest
 from packer.packing.batch import describe_batch, make_batch
 from packer.packing.pool import Pool
 from packer.paths import given_path
 from packer.reader.pack import Pack
 from packer.reader.payloads import Payloads
 from packer.regular import open_regular
-from packer.reporting import Progress, Reporter
+from packer.repair import Repair, repair_pack
+from packer.reporting import Reporter
+from packer.subset import ComparedBytes, Subset, Work
+from packer.verifying import ListedFile, ReadTask, compare_file, name_batch, name_file, read_batch
 
 
 @dataclass
@@ -35,16 +38,24 @@ class VerifyResult:
     Attributes:
         samples: Samples in the pack.
         shards: Shards in the pack.
+        files: Files in the pack, without its manifest.
+        compared: Files whose bytes were compared.
         decoded: Samples that were read one by one.
+        is_stopped: The time was up before all was verified that was asked for.
         damage: One line each, empty if all is well.
         against: How it differs from its source; None if that was not compared.
+        repair: What was done about damaged files; None if nothing.
     """
 
     samples: int = 0
     shards: int = 0
+    files: int = 0
+    compared: int = 0
     decoded: int = 0
+    is_stopped: bool = False
     damage: list[str] = field(default_factory=list)
     against: SourceDifferences | None = None
+    repair: Repair | None = None
 
 
 @dataclass(frozen=True)
@@ -56,12 +67,29 @@ class VerifyOptions:
         against: Source to convert again and compare with, sample by sample.
         jobs: Worker processes; None = the cores this process may use.
         backend: loky, threading, sequential.
+        sample: Read the samples of these batches, and compare no shard as a whole.
+        minutes: Begin nothing new after that time. Shards come in random order then, so that
+            another run looks at others first.
+        repair: Move files that differ aside, and make again what can be made without the source.
     """
 
     decode: bool = False
     against: Input | None = None
     jobs: int | None = None
     backend: str = "loky"
+    sample: Subset | None = None
+    minutes: float | None = None
+    repair: bool = False
+
+    def __post_init__(self) -> None:
+        whole = self.sample is None and self.minutes is None
+        for name in ("against", "repair"):
+            if getattr(self, name) and not whole:
+                raise UsageError(f"{name} looks at the whole pack", "leave out sample and minutes")
+        if self.against is not None and self.repair:
+            raise UsageError("against needs a whole pack", "repair first, without against")
+        if self.minutes is not None and not self.minutes > 0:
+            raise UsageError(f"minutes {self.minutes} is out of range", "more than 0")
 
 
 def verify_pack(
@@ -69,7 +97,9 @@ def verify_pack(
     options: VerifyOptions | None = None,
     reporter: Reporter | None = None,
 ) -> VerifyResult:
-    """Compare a pack with its manifest, all of it, and list what differs.
+    """Compare a pack with its manifest, all of it unless asked for less, and list what differs.
+
+    Its reporter hears of bytes.
 
     Raises:
         SourceError: No pack there, or an unfinished one.
@@ -82,22 +112,32 @@ def verify_pack(
     result = VerifyResult(
         samples=sum(split.samples for split in manifest.splits.values()),
         shards=sum(len(split.shards) for split in manifest.splits.values()),
+        files=len(manifest.all_files()),
     )
     refused = _open_splits(folder, manifest)
-    differing = _compare_files(folder, manifest, options, result, reporter)
-    reporter.detail(f"{len(manifest.all_files())} files compared, {len(differing)} differ")
+    rng = random.Random()
+    files = _choose_files(folder, manifest, options, rng)
+    chosen = _choose_batches(manifest, options, rng)
+    work = Work(_count_bytes(files, manifest, chosen, options), options.minutes, reporter)
+    differing = compare_files(files, options, result, work, reporter)
+    if not work.is_stopped:
+        differing |= _check_ledger(folder, manifest, differing, result)
+    reporter.detail(f"{result.compared} files compared, {len(differing)} differ")
     for name, message in refused.items():
         split = manifest.splits[name]
         if differing.isdisjoint({split.index, *(shard.name for shard in split.shards)}):
             result.damage.append(message)  # else a line on the file says it
     for name, split in manifest.splits.items():
-        wanted = {s.name for s in split.shards} if options.decode else set()
-        wanted |= {shard.name for shard in split.shards if shard.name in differing}
-        if wanted:
-            _read_samples(folder, name, wanted, options, result, reporter)
+        wrong = {n for n, shard in enumerate(split.shards) if shard.name in differing}
+        tasks = _read_tasks(folder, name, chosen[name], wrong, decode=options.decode)
+        _read_samples(tasks, options, result, work, reporter)
+    result.is_stopped = work.is_stopped
     if options.against is not None and not result.damage:
         pool = Pool(make_batch, options.backend, options.jobs, describe_batch, reporter.warn)
-        result.against = compare_source(folder, manifest, options.against, pool, reporter)
+        heard = ComparedBytes(work, _pack_bytes(manifest), reporter)
+        result.against = compare_source(folder, manifest, options.against, pool, heard)
+    if options.repair and differing:
+        result.repair = repair_pack(folder, manifest, differing, reporter)
     return result
 
 
@@ -112,34 +152,78 @@ def _open_splits(folder: Path, manifest: Manifest) -> dict[str, str]:
     return refused
 
 
-@dataclass(frozen=True)
-class _File:
-    """A file and what the manifest says of it."""
+def _choose_files(
+    folder: Path, manifest: Manifest, options: VerifyOptions, rng: random.Random
+) -> list[ListedFile]:
+    """The files whose digests are compared."""
+    shards = {shard.name for split in manifest.splits.values() for shard in split.shards}
+    files = [
+        ListedFile(folder / name, record.size, record.sha256)
+        for name, record in manifest.all_files().items()
+        if options.sample is None or name not in shards
+    ]
+    if options.minutes is not None:
+        rng.shuffle(files)
+    return files
 
-    path: Path
-    size: int
-    sha256: str
+
+def _choose_batches(
+    manifest: Manifest, options: VerifyOptions, rng: random.Random
+) -> dict[str, list[int]]:
+    """The batches whose samples are read, by split."""
+    total = sum(split.batches for split in manifest.splits.values())
+    numbers = list(range(total)) if options.decode else []
+    if options.sample is not None:
+        numbers = options.sample.choose(total, rng)
+    found, first = {}, 0
+    for name, split in manifest.splits.items():
+        end = first + split.batches
+        own = numbers[bisect_left(numbers, first) : bisect_left(numbers, end)]
+        found[name] = [number - first for number in own]
+        first = end
+        if options.minutes is not None:
+            rng.shuffle(found[name])
+    return found
 
 
-def _compare_files(
-    folder: Path,
+def _pack_bytes(manifest: Manifest) -> int:
+    return sum(record.size for record in manifest.all_files().values())
+
+
+def _count_bytes(
+    files: Sequence[ListedFile],
     manifest: Manifest,
+    chosen: Mapping[str, Sequence[int]],
+    options: VerifyOptions,
+) -> int:
+    """About how many bytes will be read; a comparison with the source counts as one reading."""
+    total = sum(file.size for file in files)
+    for name, split in manifest.splits.items():
+        total += _mean_batch(split) * len(chosen[name])
+    return total + (_pack_bytes(manifest) if options.against is not None else 0)
+
+
+def _mean_batch(split: SplitRecord) -> int:
+    """Bytes of a batch; their index says it exactly, but may be damaged."""
+    return sum(shard.size for shard in split.shards) // max(1, split.batches)
+
+
+def compare_files(
+    files: Sequence[ListedFile],
     options: VerifyOptions,
     result: VerifyResult,
+    work: Work,
     reporter: Reporter,
 ) -> set[str]:
     """Names of the files that differ."""
     differing = set()
-    files = [
-        _File(folder / name, record.size, record.sha256)
-        for name, record in manifest.all_files().items()
-    ]
-    with Pool(_compare_file, options.backend, options.jobs, _name_file, reporter.warn) as pool:
-        for file, difference in zip(files, pool.run(files), strict=True):
+    with Pool(compare_file, options.backend, options.jobs, name_file, reporter.warn) as pool:
+        for file, difference in zip(files, pool.run(work.begin(files)), strict=False):
+            result.compared += 1
+            work.done(file.size)
             if difference:
                 differing.add(file.path.name)
                 result.damage.append(f"{file.path}: {difference}")
-    differing |= _check_ledger(folder, manifest, differing, result)
     return differing
 
 
@@ -164,81 +248,31 @@ def _check_ledger(
     return {LEDGER_NAME}
 
 
-def _name_file(file: _File) -> str:
-    return str(file.path)
-
-
-def _compare_file(file: _File) -> str:
-    """In a worker: how a file differs, "" if it does not."""
-    try:
-        size = file.path.stat().st_size
-        if size != file.size:
-            return f"has {size} bytes, the manifest says {file.size}"
-        return "" if sha256_file(file.path) == file.sha256 else "its SHA-256 differs"
-    except FileNotFoundError:
-        return "missing"
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-
-
-@dataclass(frozen=True)
-class _ReadTask:
-    """One batch whose samples are to be read."""
-
-    payloads: Payloads
-    batch: int
-    decode: bool
-
-
-def _read_samples(
-    folder: Path,
-    split: str,
-    shards: set[str],
-    options: VerifyOptions,
-    result: VerifyResult,
-    reporter: Reporter,
-) -> None:
+def _read_tasks(
+    folder: Path, split: str, batches: Sequence[int], shards: Set[int], *, decode: bool
+) -> list[ReadTask]:
+    """Batches of a split to read: some by number, and all of some shards."""
+    if not batches and not shards:
+        return []
     try:
         payloads = Payloads(Pack(folder, split))
     except DamageError:
-        return  # a file is missing or cut short: named already, and nothing can be read by index
-    index = payloads.pack.index
-    numbers = {n for n, s in enumerate(payloads.pack.record.shards) if s.name in shards}
-    batches = [n for n, shard in enumerate(index["batch_shard"].tolist()) if shard in numbers]
-    tasks = [_ReadTask(payloads, batch, options.decode) for batch in batches]
-    total = int(index["batch_count"][batches].sum())
-    done = 0
-    with Pool(_read_batch, options.backend, options.jobs, _name_batch, reporter.warn) as pool:
-        for batch, damage in zip(batches, pool.run(tasks), strict=True):
-            done += int(index["batch_count"][batch])
-            result.decoded += int(index["batch_count"][batch])
+        return []  # a file is missing or cut short: named already, and the index is of no use
+    places = payloads.pack.index["batch_shard"].tolist()
+    more = {batch for batch, shard in enumerate(places) if shard in shards} - {*batches}
+    return [ReadTask(payloads, batch, decode) for batch in (*batches, *sorted(more))]
+
+
+def _read_samples(
+    tasks: Sequence[ReadTask],
+    options: VerifyOptions,
+    result: VerifyResult,
+    work: Work,
+    reporter: Reporter,
+) -> None:
+    with Pool(read_batch, options.backend, options.jobs, name_batch, reporter.warn) as pool:
+        for task, damage in zip(tasks, pool.run(work.begin(tasks)), strict=False):
+            pack = task.payloads.pack
+            result.decoded += int(pack.index["batch_count"][task.batch])
             result.damage += damage
-            reporter.progress(Progress(done, total, skipped=0, fresh=done))
-
-
-def _name_batch(task: _ReadTask) -> str:
-    return f"{task.payloads.pack.split}, batch {task.batch}"
-
-
-def _read_batch(task: _ReadTask) -> list[str]:
-    """In a worker: the damage in one batch, a line a sample."""
-    pack = task.payloads.pack
-    image = next(entry for entry in pack.manifest.fields if entry.kind == "image")
-    first = int(pack.index["batch_first"][task.batch])
-    samples = range(first, first + int(pack.index["batch_count"][task.batch]))
-    damage = []
-    try:
-        span = task.payloads.span(task.batch)
-    except PackerError as error:
-        return [error.message]
-    for sample in samples:
-        try:
-            payload = task.payloads.cut([span], np.array([sample]), image.name)[0]
-            if task.decode and payload is not None:
-                width, height = (int(pack.index[name][sample]) for name in ("width", "height"))
-                registry.load("codecs", str(image.codec)).decode(payload, width, height)
-        except DamageError as error:
-            damage.append(error.message)
-        except ImageError as error:
-            damage.append(f"{pack.describe(sample, image.name)}: {error.message}")
-    return damage
+            work.done(_mean_batch(pack.record))

@@ -13,6 +13,8 @@ import yaml
 from packer.errors import SAME_DATA_SET, ConfigError, suggestion
 
 _SUFFIXES = (".yaml", ".yml")
+#: Of a file. Those that come with packer have 2 kB; PyYAML reads about 100 kB a second.
+_MOST_BYTES = 1 << 18
 
 
 def names(package: str) -> tuple[str, ...]:
@@ -43,8 +45,8 @@ def load(name_or_path: str, package: str, what: str) -> tuple[str, dict[str, Any
     if is_file_name(name_or_path):
         where = name_or_path
         try:
-            text = Path(name_or_path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            text = _read_text(Path(name_or_path))
+        except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ConfigError(f"{what} {where}: cannot be read: {reason}") from error
     else:
@@ -59,6 +61,11 @@ def load(name_or_path: str, package: str, what: str) -> tuple[str, dict[str, Any
         value = yaml.load(text, _StrictLoader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{where}: not readable as YAML: {_one_line(error)}") from error
+    except RecursionError:
+        raise ConfigError(f"{where}: not readable as YAML: nested too deeply") from None
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        # PyYAML converts what has the form of a date or the tag of a number without checking it.
+        raise ConfigError(f"{where}: holds a value that its type does not have: {error}") from error
     if value is None:
         value = {}
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
@@ -80,17 +87,54 @@ def dump_yaml(value: Mapping[str, Any]) -> str:
     return text
 
 
+def _read_text(path: Path) -> str:
+    """The text of a file, which may be a pipe (`--config <(make-config)`).
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is too long, or no UTF-8.
+    """
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise ValueError(f"has more than {_MOST_BYTES:,} bytes")
+    return data.decode("utf-8")
+
+
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that is there twice; YAML's own loader keeps the last one silently."""
+    """Refuses a key that is there twice, of which YAML's own loader keeps the last one silently;
+    aliases, as a few lines of them make lists without end; and numbers of more than 64 bits.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise _wrong(f"alias *{event.anchor}: write the value again", event.start_mark)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key in keys:
-            if isinstance(key, Hashable) and keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} is there twice", node.start_mark
-                )
+        known = set()
+        for entry, _ in node.value:
+            key = self.construct_object(entry, deep=True)
+            if isinstance(key, Hashable) and key in known:
+                raise _wrong(f"key {key!r} is there twice", node.start_mark)
+            if isinstance(key, Hashable):
+                known.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        number: int = super().construct_yaml_int(node)
+        if number.bit_length() > 64:
+            raise _wrong("a number of more than 64 bits", node.start_mark)
+        return number
+
+
+_StrictLoader.add_constructor("tag:yaml.org,2002:int", _StrictLoader.construct_yaml_int)
+
+
+def _wrong(what: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(None, None, what, mark)
 
 
 def _one_line(error: yaml.YAMLError) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from packer.completion import as_draft, write_beside
 from packer.convert import ConvertOptions, convert_dataset
-from packer.errors import DamageError
+from packer.errors import DamageError, OutputError
 from packer.index import IndexFile
 from packer.manifest import FileRecord, read_manifest
 from packer.merge import merge_pack
@@ -104,3 +104,31 @@ def test_the_manifest_is_last(tmp_path: Path, make_tree: Any) -> None:
     write_beside(pack, as_draft(read_manifest(pack)), b"", lambda name, data: names.append(name))
     assert names[-1] == "manifest.json"
     assert json.loads((pack / "manifest.json").read_bytes())["files"].keys() >= set(names[2:-1])
+
+
+@pytest.mark.parametrize(
+    ("key", "new"),
+    [
+        ("samples", 3),
+        ("samples", 1 << 31),
+        ("batches", 0),
+        ("batches", 1 << 31),
+        ("sha256", "0" * 64),
+        ("fingerprint", [1, 2]),
+    ],
+)
+def test_a_state_that_is_not_its_shards_is_refused(
+    tmp_path: Path, make_tree: Any, key: str, new: object
+) -> None:
+    """However large its numbers are, before anything is allocated for them."""
+    tree, out = make_tree(classes=2), tmp_path / "pack"
+    for number in range(2):
+        part = dataclasses.replace(OPTIONS, part=(number, 2), merge_when_complete=False)
+        convert_dataset(tree, out, part)
+    path = out / ".packer" / "train-000000.json"
+    state = json.loads(path.read_text())
+    state["record"][key] = new
+    path.write_text(json.dumps(state))
+    with pytest.raises((DamageError, OutputError)):
+        merge_pack(out)
+    assert not (out / "manifest.json").exists()

@@ -85,6 +85,7 @@ def test_values_are_converted(key: str, value: object, kept: object) -> None:
         ("shard-size", [1], "shard-size: is .1., should be a whole number"),
         ("exclude-classes", "257.clutter", "exclude-classes: .* should be a list"),
         ("part", 4, "part: is 4, should be K/N"),
+        ("part", "0/" + "9" * 5000, "part: is .*, should be K/N"),
         ("part", "4/4", "part: part 4/4 cannot be"),
         ("jobs", 0, "jobs: jobs 0 is out of range"),
         ("batchsize", 4, r"unknown key 'batchsize' \(did you mean 'batch-size'"),

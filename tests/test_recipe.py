@@ -89,10 +89,13 @@ ARCHIVE = "title: x\narchives:\n  - name: a.tar\n    urls: ['https://e.org/a']\n
             "title: x\noptions: {qualty: 5}\n",
             r"options: unknown key 'qualty' \(did you mean 'quality'",
         ),
+        ("title: x\noptions: {scheduler: 'tcp://x:1'}\n", "scheduler: is no option of a data set"),
         ("title: x\noptions: {quality: 500}\n", "options: quality: .*out of range"),
         ("title: x\narchives: {}\n", "archives is {}, should be a list"),
         ("title: x\narchives: [a.tar]\n", "an archive is 'a.tar', should be lines"),
         ("title: x\narchives: [{nam: a}]\n", r"unknown key 'nam' \(did you mean 'name'"),
+        ('title: x\nroot: "a\\nb"\n', "root is 'a.*b', should be without line breaks"),
+        ('title: x\nlocal_names: ["a\\eb"]\n', "local_names is .*, should be without line"),
         (ARCHIVE, "a.tar has neither md5 nor sha256"),
         (ARCHIVE + "    md5: abc\n", "md5 is 'abc', should be 32 hexadecimal digits"),
         (ARCHIVE.replace("a.tar", "../a.tar"), r"name is '\.\./a\.tar', should be a file name"),
@@ -103,6 +106,12 @@ ARCHIVE = "title: x\narchives:\n  - name: a.tar\n    urls: ['https://e.org/a']\n
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         recipe.load(write_recipe(tmp_path, text))
+
+
+def test_how_to_get_the_data_is_one_line(tmp_path: Path) -> None:
+    known = recipe.load(write_recipe(tmp_path, "title: x\nobtain: |\n  ask\n  them\n"))
+    with pytest.raises(SourceError, match=r"mine: no source \(ask them; then say"):
+        recipe.find_source(known, None, None, tmp_path)
 
 
 def test_unknown_recipe() -> None:

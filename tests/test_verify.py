@@ -1,4 +1,5 @@
 import contextlib
+import dataclasses
 import json
 import os
 import random
@@ -15,6 +16,8 @@ from packer.index import IndexFile
 from packer.input import open_input
 from packer.manifest import seal
 from packer.reader import PackedDataset
+from packer.reporting import Progress, Reporter
+from packer.subset import Subset
 from packer.verify import VerifyOptions, verify_pack
 
 MakeTree = Callable[..., Path]
@@ -181,3 +184,74 @@ def test_against_its_source(pack: Path, tmp_path: Path) -> None:
     assert result.damage == []
     (pack / "README.md").unlink()
     assert verify_pack(pack, options).against is None  # of a damaged pack it says nothing
+
+
+def _spoil_sample(pack: Path, sample: int) -> None:
+    index = IndexFile(pack / "train.index")
+    batch = int((index["batch_first"][1:] <= sample).sum())
+    data = bytearray(_shard(pack, int(index["batch_shard"][batch])).read_bytes())
+    data[int(index["image.offset"][sample] + index["image.size"][sample] // 2)] ^= 0x55
+    _shard(pack, int(index["batch_shard"][batch])).write_bytes(data)
+
+
+def test_parts_of_a_sample_find_all_damage_once(pack: Path) -> None:
+    """Each batch is read by one of the runs; no shard as a whole."""
+    _spoil_sample(pack, 13)
+    results = [
+        verify_pack(
+            pack, VerifyOptions(jobs=1, backend="sequential", sample=Subset(part=(part, 3)))
+        )
+        for part in range(3)
+    ]
+    assert sum(result.decoded for result in results) == 24
+    lines = [line for result in results for line in result.damage]
+    # A shard that fits into its fingerprint is refused as a whole: then each batch of it is named.
+    assert lines and not any("SHA-256" in line for line in lines)
+    assert all(result.compared < result.files for result in results)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 1.0])
+def test_a_sample_reads_its_share(pack: Path, share: float) -> None:
+    options = VerifyOptions(jobs=1, backend="sequential", sample=Subset(share))
+    result = verify_pack(pack, options)
+    assert result.damage == []
+    assert result.decoded == 4 * max(1, round(share * 6))
+
+
+@pytest.mark.parametrize("name", ["train.index", "README.md", "skipped.jsonl", "shard"])
+def test_a_sample_compares_all_but_the_shards_and_finds_missing_ones(pack: Path, name: str) -> None:
+    path = _shard(pack) if name == "shard" else pack / name
+    if name == "shard":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes() + b"\n")
+    options = VerifyOptions(jobs=1, backend="sequential", sample=Subset(0.01))
+    assert any(path.name in line for line in verify_pack(pack, options).damage)
+
+
+def test_when_the_time_is_up_nothing_new_begins(pack: Path) -> None:
+    options = VerifyOptions(decode=True, jobs=1, backend="sequential", minutes=1e-9)
+    result = verify_pack(pack, options)
+    assert (result.damage, result.compared, result.decoded) == ([], 0, 0)
+    assert result.is_stopped
+    result = verify_pack(pack, dataclasses.replace(options, minutes=60))
+    assert (result.damage, result.compared, result.decoded) == ([], result.files, 24)
+    assert not result.is_stopped
+
+
+def test_progress_is_of_the_whole_work(pack: Path) -> None:
+    """Files, samples and the comparison with the source; it only grows, and ends with all."""
+    heard: list[Progress] = []
+
+    class Heard(Reporter):
+        def progress(self, progress: Progress) -> None:
+            heard.append(progress)
+
+    source = open_input(str(pack.parent / "photos"))
+    for options in (VerifyOptions(jobs=1), VerifyOptions(True, source, 1)):
+        heard.clear()
+        verify_pack(pack, options, Heard())
+        assert len({progress.total for progress in heard}) == 1
+        done = [progress.done for progress in heard]
+        assert done == sorted(done)
+        assert done[-1] >= 0.9 * heard[-1].total  # batches count with their mean size

@@ -37,11 +37,22 @@ def test_a_name_is_read_from_the_package_a_path_from_disk(tmp_path: Path) -> Non
         ("archives:\n  - name: a\n    name: b\n", "key 'name' is there twice, line 2"),
         ("title: [a\n", "not readable as YAML: .*line 2"),
         ("title: !!python/object:os.system x\n", "not readable as YAML"),
+        ("title: 2026-99-99\n", "holds a value that its type does not have: month"),
+        ("title: !!int x\n", "holds a value that its type does not have"),
+        ("title: !!bool x\n", "holds a value that its type does not have"),
+        ("title: !!timestamp x\n", "holds a value that its type does not have"),
+        ("title: " + "9" * 5000 + "\n", "holds a value that its type does not have"),
+        ("title: 0x" + "f" * 5000 + "\n", "a number of more than 64 bits, line 1"),
+        ("title: " + "[" * 3000 + "\n", "nested too deeply"),
+        ("a: &a [1]\nb: [*a, *a]\n", r"alias \*a: write the value again, line 2"),
+        ("title: &a [*a]\n", r"alias \*a: write the value again, line 1"),
+        ("title: a\n" * 30_000, "cannot be read: has more than 262,144 bytes"),
     ],
 )
 def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=rf"mine\.yaml: .*{message}"):
+    with pytest.raises(ConfigError, match=rf"mine\.yaml: .*{message}") as caught:
         load_text(tmp_path, text)
+    assert "\n" not in str(caught.value)
 
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:

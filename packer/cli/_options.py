@@ -66,10 +66,12 @@ class Part(click.ParamType):  # type: ignore[type-arg]
         """Parse what the user wrote."""
         if isinstance(value, tuple):
             return value
-        number, _, parts = str(value).partition("/")
-        if not (number.isdigit() and parts.isdigit() and int(number) < int(parts)):
+        from packer.parsing import parse_part
+
+        part = parse_part(str(value))
+        if part is None or part[0] >= part[1]:
             self.fail(f"{value!r} is not K/N with K from 0 to N-1", param, ctx)
-        return int(number), int(parts)
+        return part
 
 
 class _PathOption(click.Option):

@@ -18,7 +18,7 @@ from packer.errors import DamageError, PackerError
 
 if TYPE_CHECKING:
     from packer.against import SourceDifferences
-    from packer.verify import VerifyResult
+    from packer.verify import VerifyOptions, VerifyResult
 
 #: Lines of damage that are printed, and names of each kind of difference; --json prints all.
 _SHOWN = 20
@@ -35,42 +35,100 @@ _SHOWN_EACH = 5
 )
 @click.option("--src", metavar="PATH", help="With --against: as for packer convert.")
 @click.option("--null", is_flag=True, help="With --against: as for packer convert.")
+@click.option(
+    "--sample",
+    metavar="SHARE",
+    help="Read some batches instead of whole shards: 5% of them, drawn anew each time; or K/N,"
+    " those whose number mod N is K, so that N runs read all.",
+)
+@click.option(
+    "--max-minutes",
+    type=click.FloatRange(0, min_open=True),
+    help="Begin nothing new after that time; shards come in random order.",
+)
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Move damaged files aside (NAME.old-…) and make again what needs no source; packer convert"
+    " makes the rest.",
+)
 @option("-j", "--jobs", type=click.IntRange(min=1), help="Worker processes [all cores].")
 @reporting_options
 def command(
-    pack: Path, decode: bool, against: str | None, src: str | None, null: bool, jobs: int | None,
-    **shown: Any,
-) -> None:  # fmt: skip
+    pack: Path, against: str | None, src: str | None, null: bool, sample: str | None, **given: Any
+) -> None:
     """Open a pack as a reader does, and compare all its files with its manifest.
 
-    Exit code 4 if something differs; each line says what and where. With --against: 4 if a picture,
-    class or split differs, 1 if only files are missing in the pack or in SOURCE, or classes are.
+    Exit code 0 if all that was verified is right, be it a sample or what there was time for; 4 if
+    something differs; each line says what and where. With --against: 4 if a picture, class or split
+    differs, 1 if only files are missing in the pack or in SOURCE, or classes are.
     """
     from packer.cli._source import open_source
+    from packer.subset import parse_subset
     from packer.verify import VerifyOptions, verify_pack
 
     if against is None and (src is not None or null):
         raise click.UsageError("--src and --null go with --against")
-    reporter = make_reporter(shown["progress"], quiet=shown["quiet"], verbose=shown["verbose"])
+    progress, quiet, verbose, as_json = (
+        given[name] for name in ("progress", "quiet", "verbose", "as_json")
+    )
+    reporter = make_reporter(progress, quiet=quiet, verbose=verbose, unit="bytes")
     try:
         source = open_source(against, reporter, src, null) if against is not None else None
         if source is not None:
             draw_once(source.source, os.environ, reporter)
-        result = verify_pack(pack, VerifyOptions(decode, source, jobs), reporter)
+        options = VerifyOptions(
+            given["decode"],
+            source,
+            given["jobs"],
+            sample=None if sample is None else parse_subset(sample),
+            minutes=given["max_minutes"],
+            repair=given["repair"],
+        )
+        result = verify_pack(pack, options, reporter)
     finally:
         reporter.close()
-    if shown["as_json"]:
+    if as_json:
         click.echo(json.dumps(_as_json(result)))
     else:
         _list(result.damage)
-    if result.damage:
-        places = "1 place" if len(result.damage) == 1 else f"{len(result.damage)} places"
-        raise DamageError(f"{pack}: damaged in {places}", f"of each file: {_repair(pack)}")
+    if result.damage and not _is_repaired(result):
+        raise _damage(pack, result)
     if source is not None and result.against is not None and result.against.any:
-        _refuse(pack, source.location, result.against, listed=not shown["as_json"])
-    if not shown["as_json"]:
-        decoded = f", {result.decoded} samples read" if result.decoded else ""
-        click.echo(f"ok: {result.shards} shards, {result.samples} samples{decoded}")
+        _refuse(pack, source.location, result.against, listed=not as_json)
+    if not as_json:
+        click.echo(_summary(result, options))
+
+
+def _is_repaired(result: VerifyResult) -> bool:
+    return result.repair is not None and not result.repair.missing
+
+
+def _damage(pack: Path, result: VerifyResult) -> DamageError:
+    places = "1 place" if len(result.damage) == 1 else f"{len(result.damage)} places"
+    if result.repair is None:
+        return DamageError(f"{pack}: damaged in {places}", f"of each file: {_repair(pack)}")
+    missing = ", ".join(result.repair.missing[:_SHOWN_EACH])
+    more = len(result.repair.missing) - _SHOWN_EACH
+    return DamageError(
+        f"{pack}: was damaged in {places}; now missing: {missing}"
+        + (f" and {more} more" if more > 0 else ""),
+        "run the packer convert again that made the pack: it makes what is missing",
+    )
+
+
+def _summary(result: VerifyResult, options: VerifyOptions) -> str:
+    """The last line where nothing is wrong (any more)."""
+    decoded = f", {result.decoded} samples read" if result.decoded else ""
+    if result.repair is not None:
+        return f"repaired: {', '.join(result.repair.restored) or 'by another run'}"
+    if options.sample is None and options.minutes is None:
+        return f"ok: {result.shards} shards, {result.samples} samples{decoded}"
+    head = "stopped, ok so far" if result.is_stopped else "ok"
+    return (
+        f"{head}: {result.compared} of {result.files} files compared,"
+        f" {result.decoded} of {result.samples} samples read"
+    )
 
 
 def _as_json(result: VerifyResult) -> dict[str, Any]:
@@ -78,11 +136,16 @@ def _as_json(result: VerifyResult) -> dict[str, Any]:
         "schema": "packer.verify/1",
         "samples": result.samples,
         "shards": result.shards,
+        "files": result.files,
+        "compared": result.compared,
         "decoded": result.decoded,
+        "stopped": result.is_stopped,
         "damage": result.damage,
     }
     if result.against is not None:
         value["against"] = dataclasses.asdict(result.against)
+    if result.repair is not None:
+        value["repair"] = dataclasses.asdict(result.repair)
     return value
 
 

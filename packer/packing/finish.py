@@ -59,9 +59,16 @@ def complete_pack(
 
     Raises:
         TooManySkipped: More were.
-        OutputError: The file system refused.
+        OutputError: The file system refused, or plan and states contradict each other.
     """
     skips = [skip for state in states.values() for skip in state.skips]
+    packed = sum(state.record.samples for state in states.values())
+    if packed + len(skips) != agreement.planned:
+        raise OutputError(
+            f"{out}: {packed} packed and {len(skips)} skipped samples are not the"
+            f" {agreement.planned} planned ones: the plan or a state is damaged",
+            "start anew with --force",
+        )
     judge_skips(skips, agreement.planned, allowed)
     splits = {}
     for name in agreement.splits:

@@ -70,7 +70,7 @@ def check_state(value: Any, stem: str) -> None:
             "name": lambda name: _is_text(name) and name.rpartition(".")[0] == stem,
             "size": _is_number,
             "sha256": lambda text: _is_text(text) and bool(_SHA256.fullmatch(text)),
-            "fingerprint": lambda pair: _lists(_is_number)(pair) and len(pair) == 2,
+            "fingerprint": lambda pair: _lists(_is_crc32)(pair) and len(pair) == 2,
             "samples": _is_number,
             "batches": _is_number,
         },
@@ -102,6 +102,10 @@ def _is_text(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
+
+
+def _is_crc32(value: Any) -> bool:
+    return _is_number(value) and value < 1 << 32
 
 
 def _is_positive(value: Any) -> bool:

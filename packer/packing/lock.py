@@ -22,7 +22,14 @@ from pathlib import Path
 from types import TracebackType
 
 from packer.errors import InUse, OutputError, WorkDone
-from packer.fsio import list_folder, output_errors, publish, remove_if_there, write_temp
+from packer.fsio import (
+    list_folder,
+    output_errors,
+    publish,
+    remove_if_there,
+    require_own_folder,
+    write_temp,
+)
 from packer.packing.holder import Holder, myself, read_holder
 from packer.regular import open_regular, reason
 
@@ -80,6 +87,8 @@ class Lock:
     _done: threading.Event = field(default_factory=threading.Event, init=False)
 
     def __enter__(self) -> Lock:
+        # Who holds the lock writes and removes files there.
+        require_own_folder(self.folder)
         self._mine = myself(self.job).to_bytes()
         self._take(self._path)
         try:

@@ -19,7 +19,13 @@ from typing import Any
 
 from packer.columns import ShardRecord
 from packer.errors import OutputError, UsageError
-from packer.fsio import output_errors, publish_new, publish_over, remove_if_there
+from packer.fsio import (
+    output_errors,
+    publish_new,
+    publish_over,
+    remove_if_there,
+    require_own_folder,
+)
 from packer.naming import temps_in
 from packer.packing.agreement import Agreement, agreement_from_json
 from packer.packing.form import check_parts, check_state
@@ -216,6 +222,7 @@ def remove_work_folder(out: Path, keep: Sequence[str] = ()) -> None:
         keep: Names to leave alone.
     """
     folder = out / WORK_FOLDER
+    require_own_folder(folder)
     with output_errors(folder):
         # The plan last: with it, a run that finds the rest goes on; lock files after it, as who
         # is killed in between must not leave a folder that nobody guards.

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from packer.convert import ConvertOptions, convert_dataset
+from packer.errors import OutputError
 from packer.packing.holder import myself
+from packer.writer import PackWriter
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b"
 
@@ -118,6 +120,7 @@ def test_rubbish_in_the_ledger_of_a_complete_pack(
     convert_dataset(tree, tmp_path / "pack", options)
     path = tmp_path / "pack" / "skipped.jsonl"
     right = path.read_bytes()
+    assert json.loads(right)["path"].endswith("not.jpg")
     path.unlink()
     if ledger == "pipe":
         os.mkfifo(path)
@@ -130,5 +133,52 @@ def test_rubbish_in_the_ledger_of_a_complete_pack(
     if same_size:
         assert "skipped.jsonl: cannot be read" in done.stderr, done.stderr
     else:
-        assert (done.returncode, path.read_bytes()) == (0, right), done.stderr
+        assert done.returncode == 0, done.stderr
+        assert "moved skipped.jsonl to skipped.jsonl.old-" in done.stderr
+        assert path.read_bytes() == right
     shutil.rmtree(tmp_path / "pack")
+
+
+@pytest.mark.parametrize("complete", [False, True])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("convert", "photos", "-o", "pack"),
+        ("convert", "photos", "-o", "pack", "--part", "0/2"),
+        ("convert", "photos", "-o", "pack", "--force"),
+        ("merge", "pack"),
+    ],
+    ids=" ".join,
+)
+def test_a_work_folder_that_leads_elsewhere_is_refused(
+    run: Any, tmp_path: Path, make_tree: Callable[..., Path], command: list[str], complete: bool
+) -> None:
+    """A pack from a stranger may have one: files where it leads would be written and removed."""
+    tree = make_tree(classes=1, each=2)
+    (tmp_path / "pack").mkdir()
+    if complete:
+        convert_dataset(tree, tmp_path / "pack", ConvertOptions(jobs=1, backend="sequential"))
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for name in ("settings.json", "lock-all", "a.tmp"):
+        (mine / name).write_text("{}")
+    (tmp_path / "pack" / ".packer").symlink_to(mine)
+    done = run(*command)
+    if "--force" in command and not complete:
+        assert "holds no pack, so --force does not touch it" in done.stderr
+    else:
+        assert done.returncode == 1
+        assert ".packer: is a symbolic link, which packer never makes" in done.stderr
+    assert {path.name: path.read_text() for path in mine.iterdir()} == dict.fromkeys(
+        ("settings.json", "lock-all", "a.tmp"), "{}"
+    )
+
+
+def test_a_writer_refuses_it_too(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "settings.json").write_text("{}")
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / ".packer").symlink_to(tmp_path / "mine")
+    with pytest.raises(OutputError, match="is a symbolic link"):
+        PackWriter(tmp_path / "pack", classes=["a"])
+    assert os.listdir(tmp_path / "mine") == ["settings.json"]

@@ -24,7 +24,7 @@ def test_values(arguments: list[str], env: dict[str, str], said: str) -> None:
     assert CliRunner().invoke(_command, arguments, env=env).output == f"{said}\n"
 
 
-@pytest.mark.parametrize("part", ["3/3", "1", "-1/2", "a/b", "1/2/3", ""])
+@pytest.mark.parametrize("part", ["3/3", "1", "-1/2", "a/b", "1/2/3", "", "²/3", "0/" + "9" * 5000])
 def test_parts_that_cannot_be(part: str) -> None:
     found = CliRunner().invoke(_command, ["--part", part])
     assert found.exit_code == 2

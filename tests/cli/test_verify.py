@@ -65,3 +65,39 @@ def test_it_says_how_to_mend_what_is_damaged(run: Run, make_tree: MakeTree) -> N
     assert run(*convert).returncode == 0
     assert shard.read_bytes() == right
     assert run("verify", pack).returncode == 0
+
+
+def test_a_sample_and_a_time_limit_say_how_much_was_verified(run: Run, make_tree: MakeTree) -> None:
+    make_tree()
+    pack = run("convert", "photos", "--resize", "48", "--jobs", 1, "--batch-size", 2).stdout.strip()
+    found = run("verify", pack, "--sample", "25%", "--jobs", 1)
+    assert found.returncode == 0
+    assert found.stdout.endswith(" files compared, 6 of 24 samples read\n")
+    found = run("verify", pack, "--max-minutes", "0.0000001", "--decode", "--jobs", 1)
+    assert found.returncode == 0
+    assert found.stdout.startswith("stopped, ok so far: 0 of ")
+    value = json.loads(run("verify", pack, "--sample", "0/3", "--jobs", 1, "--json").stdout)
+    assert (value["decoded"], value["stopped"], value["compared"]) == (8, False, value["files"] - 1)
+    for wrong in (["--sample", "5"], ["--max-minutes", "0"], ["--sample", "5%", "--repair"]):
+        assert run("verify", pack, *wrong).returncode == 2
+
+
+def test_repair_makes_room_for_convert(run: Run, make_tree: MakeTree) -> None:
+    make_tree(classes=1)
+    convert = ("convert", "photos", "--resize", "48", "--jobs", 1)
+    pack = Path(run(*convert).stdout.strip())
+    right = {path.name: path.read_bytes() for path in pack.iterdir()}
+    for name in ("train.index", "train-000000.tar"):
+        data = bytearray(right[name])
+        data[600] ^= 1
+        (pack / name).write_bytes(data)
+    found = run("verify", pack, "--repair", "--jobs", 1)
+    assert found.returncode == 4
+    assert "now missing: train-000000.tar, train.index" in found.stderr
+    assert "it makes what is missing" in found.stderr
+    assert run(*convert).returncode == 0
+    assert {name: (pack / name).read_bytes() for name in right} == right
+    (pack / "train.index").write_bytes(b"rubbish")
+    found = run("verify", pack, "--repair", "--jobs", 1)
+    assert (found.returncode, found.stdout) == (0, "repaired: train.index\n")
+    assert run("verify", pack, "--jobs", 1).returncode == 0

@@ -29,6 +29,8 @@ from _fuzz_change import change_bytes
 from _fuzz_child import Case, Outcomes, run_cases
 from _fuzz_packs import WORK, Packs, change_json, run_lock, seed_lock
 
+#: Cases of each kind that are run however slow the machine is.
+_AT_LEAST = 5
 #: Cases of one kind in a row: a child starts in some milliseconds.
 _IN_A_ROW = 100
 #: One kind in a row, so that none waits long for its turn.
@@ -117,8 +119,10 @@ def main() -> int:
         kinds = {name: kinds[name] for name in given.only or kinds}
         found = {name: Outcomes() for name in kinds}
         old = run_corpus(kinds, given.corpus, found) if given.corpus else 0
-        end = time.monotonic() + given.seconds
         cases = {name: kind.cases(name, given.seed) for name, kind in kinds.items()}
+        for name, kind in kinds.items():
+            run_cases(kind.run, itertools.islice(cases[name], _AT_LEAST), found[name])
+        end = time.monotonic() + given.seconds
         for name in itertools.cycle(kinds):
             if time.monotonic() >= end:
                 break

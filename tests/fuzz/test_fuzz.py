@@ -39,7 +39,7 @@ def test_nothing_but_success_and_errors_of_one_line() -> None:
     assert value["kinds"].keys() - {"avif"} == {*KINDS}  # not every OpenCV writes it
     assert value["corpus"] == sum(path.is_file() for path in (HERE / "corpus").rglob("*"))
     for kind, counts in value["kinds"].items():
-        assert sum(counts.values()) >= 1, kind  # how many depends on the machine
+        assert sum(counts.values()) >= 5, kind  # how many more depends on the machine
 
 
 @pytest.mark.parametrize("harm", ["signal", "endless", "memory", "traceback", "lines", "fine"])

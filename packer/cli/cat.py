@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.argument("key")
 @click.option("--raw", is_flag=True, help=r"KEY is the path as it is: \ means nothing.")
-@click.option("--split", metavar="NAME", help="Of this split only.")
+@click.option("--split", metavar="NAME", help="Only this split.")
 def command(pack: Path, key: str, raw: bool, split: str | None) -> None:
     r"""Write one sample's stored picture to standard output.
 

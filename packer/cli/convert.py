@@ -68,7 +68,10 @@ def _image_options(function: F) -> F:
                 help="What gets --resize's SIZE: shorter side, longer, both (exact, crop, pad).",
             ),
             option(
-                "--filter", type=Name(FILTERS), default="bicubic", help="Of --resize, antialiased."
+                "--filter",
+                type=Name(FILTERS),
+                default="bicubic",
+                help="Resampling filter of --resize, antialiased.",
             ),
             option(
                 "--upscale/--no-upscale", default=True, help="With --resize: enlarge small ones."
@@ -79,12 +82,17 @@ def _image_options(function: F) -> F:
                 default="jpeg",
                 help="How pictures are stored.",
             ),
-            option("--quality", type=click.IntRange(1, 100), default=90, help="Of jpeg and webp."),
+            option(
+                "--quality",
+                type=click.IntRange(1, 100),
+                default=90,
+                help="Quality of jpeg and webp.",
+            ),
             option(
                 "--subsampling",
                 type=Name(SUBSAMPLINGS),
                 default="4:2:0",
-                help="Of the colours of --codec jpeg.",
+                help="Chroma subsampling of --codec jpeg.",
             ),
             option(
                 "--reencode",
@@ -102,7 +110,7 @@ def _image_options(function: F) -> F:
                 "--background",
                 default="white",
                 metavar="COLOUR",
-                help="Under transparent pixels and around padded pictures: white, black, #rrggbb.",
+                help="Colour under transparent pixels and around padded pictures: white, black, #rrggbb.",
             ),
             option(
                 "--keep-damaged",
@@ -123,7 +131,7 @@ def _pack_options(function: F) -> F:
                 "--format",
                 type=Name(registry.names("formats")),
                 default="tar",
-                help="Of the shards.",
+                help="Format of the shards.",
             ),
             option(
                 "--batch-size",
@@ -135,21 +143,21 @@ def _pack_options(function: F) -> F:
                 "--shard-size",
                 type=Bytes(),
                 default="256MB",
-                help="Bytes a shard comes near, with unit: 256MB, 1GiB.",
+                help="Target size of a shard, with unit: 256MB, 1GiB.",
             ),
             option(
                 "--order",
                 type=Name(ORDERS),
                 default="shuffled",
-                help="Of the samples in the pack; sorted: as torchvision's ImageFolder has them.",
+                help="Order of the samples in the pack; sorted: as torchvision's ImageFolder lists them.",
             ),
-            option("--seed", type=int, default=0, help="Of --order shuffled."),
+            option("--seed", type=int, default=0, help="Seed of --order shuffled."),
             option(
                 "--split",
                 metavar="SPEC",
                 help="By hash of the path, parts sum to 1: train=0.8,val=0.2; or none.",
             ),
-            option("--split-seed", type=int, default=0, help="Of --split."),
+            option("--split-seed", type=int, default=0, help="Seed of --split."),
             option(
                 "--exclude-class",
                 "exclude_classes",
@@ -169,7 +177,7 @@ def _run_options(function: F) -> F:
             option(
                 "-j", "--jobs", type=click.IntRange(min=1), help="Worker processes [all cores]."
             ),
-            option("--backend", type=Name(BACKENDS), default="loky", help="Of the workers."),
+            option("--backend", type=Name(BACKENDS), default="loky", help="What runs the workers."),
             option(
                 "--scheduler",
                 metavar="tcp://HOST:PORT|FILE",

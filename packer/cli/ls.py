@@ -14,7 +14,7 @@ _COLUMNS = ("key", "split", "label", "class", "width", "height", "bytes")
 
 @click.command("ls")
 @click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--split", metavar="NAME", help="Of this split only.")
+@click.option("--split", metavar="NAME", help="Only this split.")
 @click.option("-0", "--null", is_flag=True, help="Keys alone, as they are, each with a zero byte.")
 @click.option(
     "--note",

@@ -67,12 +67,7 @@ def _image_options(function: F) -> F:
                 default="short",
                 help="What gets --resize's SIZE: shorter side, longer, both (exact, crop, pad).",
             ),
-            option(
-                "--filter",
-                type=Name(FILTERS),
-                default="bicubic",
-                help="Resampling filter of --resize, antialiased.",
-            ),
+            option("--filter", type=Name(FILTERS), default="bicubic", help="Filter of --resize."),
             option(
                 "--upscale/--no-upscale", default=True, help="With --resize: enlarge small ones."
             ),
@@ -82,12 +77,7 @@ def _image_options(function: F) -> F:
                 default="jpeg",
                 help="How pictures are stored.",
             ),
-            option(
-                "--quality",
-                type=click.IntRange(1, 100),
-                default=90,
-                help="Quality of jpeg and webp.",
-            ),
+            option("--quality", type=click.IntRange(1, 100), default=90, help="Of jpeg, webp."),
             option(
                 "--subsampling",
                 type=Name(SUBSAMPLINGS),
@@ -110,7 +100,7 @@ def _image_options(function: F) -> F:
                 "--background",
                 default="white",
                 metavar="COLOUR",
-                help="Colour under transparent pixels and around padded pictures: white, black, #rrggbb.",
+                help="Under transparent pixels and around padded pictures: white, black, #rrggbb.",
             ),
             option(
                 "--keep-damaged",
@@ -149,7 +139,7 @@ def _pack_options(function: F) -> F:
                 "--order",
                 type=Name(ORDERS),
                 default="shuffled",
-                help="Order of the samples in the pack; sorted: as torchvision's ImageFolder lists them.",
+                help="Order of samples in the pack; sorted: as torchvision's ImageFolder lists them.",
             ),
             option("--seed", type=int, default=0, help="Seed of --order shuffled."),
             option(

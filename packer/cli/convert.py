@@ -139,7 +139,7 @@ def _pack_options(function: F) -> F:
                 "--order",
                 type=Name(ORDERS),
                 default="shuffled",
-                help="Order of samples in the pack; sorted: as torchvision's ImageFolder lists them.",
+                help="Order in the pack; sorted: as torchvision's ImageFolder lists pictures.",
             ),
             option("--seed", type=int, default=0, help="Seed of --order shuffled."),
             option(

@@ -116,7 +116,7 @@ def _one_fault_files(data: bytes) -> Iterator[tuple[str, bytes]]:
 def test_what_is_kept_is_what_the_reader_decodes_in_silence(
     mode: str, picture: Pixels, save: Callable[..., bytes], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """F26: Pillow forgives missing ends and checksums, OpenCV refuses them or prints a warning for
+    """Pillow forgives missing ends and checksums, OpenCV refuses them or prints a warning for
     each; whatever is stored must be read by OpenCV alone, without a line.
     """
     text = PngInfo()

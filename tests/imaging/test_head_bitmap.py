@@ -103,7 +103,7 @@ _MASKS_32 = [
 def test_masks_are_read_right_or_refused_by_name(
     bits: int, masks: tuple[int, int, int, int], opacity: str
 ) -> None:
-    """F10: an opacity of 0 everywhere was never set; the picture is opaque."""
+    """An opacity of 0 everywhere was never set; the picture is opaque."""
     rng = np.random.default_rng(bits)
     shifts = [(mask & -mask).bit_length() - 1 for mask in masks]
     tops = [mask >> max(shift, 0) for mask, shift in zip(masks, shifts, strict=True)]

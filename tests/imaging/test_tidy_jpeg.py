@@ -116,7 +116,7 @@ _DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("fault", _DAMAGE)
 def test_damaged_pixels_are_refused_by_name(fault: str, data: bytes) -> None:
-    """F27."""
+    """With each fault that libjpeg reports, and with a run of zeros that it decodes."""
     file = _DAMAGE[fault](data)
     for options in (ImageOptions(), ImageOptions(size=(64, 64))):
         with pytest.raises(ImageError) as caught:

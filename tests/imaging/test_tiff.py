@@ -146,7 +146,7 @@ def _error(pixels: Pixels, expected: Array) -> float:
 def test_every_depth_and_colour_is_right_or_refused_by_name(
     bits: int, photometric: int, planar: int
 ) -> None:
-    """F28, F09: in both byte orders, with every compression and predictor; odd widths, several
+    """In both byte orders, with every compression and predictor; odd widths, several
     strips.
     """
     if photometric == _PALETTE and bits > 8:

@@ -67,8 +67,10 @@ def test_a_holder_with_other_process_numbers_is_judged_by_its_heartbeat(
     apart = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False).returncode:
         pytest.skip("may not make a space of process numbers here")
+    folders = [view / "work" for view in views]
+    folders[0].mkdir()
     process = subprocess.Popen(
-        [*apart, sys.executable, "-c", _HOLD, str(views[0])],
+        [*apart, sys.executable, "-c", _HOLD, str(folders[0])],
         stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
@@ -76,9 +78,9 @@ def test_a_holder_with_other_process_numbers_is_judged_by_its_heartbeat(
     try:
         for _ in range(2):
             with pytest.raises(InUse, match="SLURM job 7, since"):
-                Lock(views[1], None, timing=PATIENT).__enter__()
+                Lock(folders[1], None, timing=PATIENT).__enter__()
         os.killpg(process.pid, signal.SIGKILL if last == "killed" else signal.SIGSTOP)
-        with Lock(views[1], None, timing=TIMING) as lock:
+        with Lock(folders[1], None, timing=TIMING) as lock:
             lock.confirm()
             if last == "stopped":  # it comes back, and finds its lock taken
                 os.killpg(process.pid, signal.SIGCONT)
@@ -87,7 +89,7 @@ def test_a_holder_with_other_process_numbers_is_judged_by_its_heartbeat(
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    assert not list(views[0].iterdir())
+    assert not list(folders[0].iterdir())
 
 
 def _command(tree: Path, out: Path) -> list[str]:

@@ -183,6 +183,7 @@ def fake_pack(tmp_path: Path) -> Callable[[int, int], Path]:
         arrays: dict[str, Array] = {
             "batch_offset": np.zeros(batches, "<i8"),
             "batch_bytes": np.full(batches, 16, "<i8"),
+            "batch_first": np.arange(batches, dtype="<i8") * batch_size,
             "batch_count": counts,
             "slot": np.arange(samples, dtype="<i8"),
             "label": np.arange(samples, dtype="<i4") % 5,

@@ -156,13 +156,20 @@ class Writer:
         try:
             yield
         except self._lmdb_error as error:
-            code = getattr(error, "code", 0)
+            code = _system_code(error)
             if code in _CUT_SHORT:
                 self._file.write(_PROBE, self._file.size())
             if code > 0:
                 cause = OSError(code, os.strerror(code))
                 raise output_error(self._file.path, cause) from error
             raise OutputError(f"{self._file.path}: {error}") from error
+
+
+def _system_code(error: Exception) -> int:
+    """The errno of an error of LMDB; py-lmdb before 3.0 has it in the message alone."""
+    code = getattr(error, "code", None) or 0
+    named = (known for known in (errno.ENOSPC, errno.EIO) if os.strerror(known) in str(error))
+    return code or next(named, 0)
 
 
 def npy_bytes(array: Array) -> bytes:

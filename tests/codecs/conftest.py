@@ -29,6 +29,8 @@ def save() -> Callable[..., bytes]:
     def save(pixels: Pixels | Image.Image, kind: str, **settings: Any) -> bytes:
         if kind == "avif":  # which Pillow may be built without
             bgr = np.asarray(pixels)[..., ::-1]
+            if not cv2.haveImageWriter(".avif"):
+                pytest.skip("this OpenCV has no AVIF")
             return bytes(cv2.imencode(".avif", bgr, [cv2.IMWRITE_AVIF_QUALITY, 95])[1])
         image = Image.fromarray(pixels) if isinstance(pixels, np.ndarray) else pixels
         buffer = io.BytesIO()

@@ -45,9 +45,8 @@ def stat(path, *arguments, **options):
     return real(path, *arguments, **options)
 os.stat = stat
 """
-#: Looks at one name in a run: whether it is there at first, whether it is a link, and beside its link
-#: once it is. Waiting
-#: for a name by looking again and again would take many.
+#: Looks at one name in a run: whether it is there at first, whether it is a link, and beside its
+#: link once it is. Waiting for a name by looking again and again would take many.
 LOOKS = 5
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 

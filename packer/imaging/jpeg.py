@@ -153,7 +153,7 @@ def _second_opinion(data: bytes, head: Head, complaint: str) -> Array | None:
         decode_by_simplejpeg(data, head, strict=False)
         return None
     except ValueError:
-        pass
+        pass  # not even without strictness: Pillow's libjpeg may read it
     try:
         from packer.imaging.pil import opened, to_pixels
 

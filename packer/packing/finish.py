@@ -101,9 +101,9 @@ def tidy_complete(out: Path) -> None:
         with Lock(out / WORK_FOLDER, None):
             remove_work_folder(out)
     except InUse:
-        pass  # whoever it is does it
+        pass  # the run that holds the lock removes the folder itself
     except OutputError:
-        if (out / WORK_FOLDER).is_dir():  # else somebody was faster
+        if (out / WORK_FOLDER).is_dir():  # else another run has removed it
             raise
 
 

@@ -137,6 +137,7 @@ def test_a_lock_file_cut_short_by_a_power_failure_is_replaced(
     (tmp_path / "lock-all").write_bytes(content)
     with Lock(tmp_path, None) as lock:
         lock.confirm()
+        assert (tmp_path / "lock-all").read_bytes() not in (b"", content)
     assert not _names(tmp_path)
 
 
@@ -329,3 +330,5 @@ def test_a_lock_that_names_nobody_is_replaced(tmp_path: Path, content: bytes) ->
     (tmp_path / "lock-all").write_bytes(content)
     with Lock(tmp_path, None) as lock:
         lock.confirm()
+        assert (tmp_path / "lock-all").read_bytes() not in (b"", content)
+    assert _names(tmp_path) == []

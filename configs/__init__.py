@@ -1,1 +1,1 @@
-"""Configs: presets of options, one YAML file each; read by `packer.configfile`."""
+"""Configs: presets of options, one YAML file each; read by `packer.settings.configfile`."""

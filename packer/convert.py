@@ -14,24 +14,23 @@ from pathlib import Path
 
 from packer import formats
 from packer.errors import InUse, OutputError, UsageError, WorkDone
-from packer.fsio import list_folder, make_folder, real_path, remove_if_there
+from packer.files.fsio import list_folder, make_folder, real_path, remove_if_there
+from packer.files.paths import given_path
 from packer.imaging import libraries
 from packer.input import Input, open_input
-from packer.manifest import Manifest, read_manifest
 from packer.merge import merge_when_complete, read_states
-from packer.options import ConvertOptions, warnings_of
-from packer.packing.agreement import Agreement
-from packer.packing.batch import BatchResult, cut, describe_batch, make_batch
-from packer.packing.cluster import ClusterOrders, make_on_cluster, require_cluster
+from packer.pack.manifest import Manifest, read_manifest
+from packer.packing.cluster.run import ClusterOrders, make_on_cluster, require_cluster
 from packer.packing.finish import complete_pack, is_complete, tidy_complete
-from packer.packing.job import Job, make_job
 from packer.packing.lock import Lock
-from packer.packing.making import make_shard
-from packer.packing.plan import ShardPlan
-from packer.packing.pool import Pool
-from packer.packing.shard import WORK_FOLDER, remove_own_temps
-from packer.packing.skips import judge_skips
-from packer.packing.state import (
+from packer.packing.planning.agreement import Agreement
+from packer.packing.planning.job import Job, make_job
+from packer.packing.planning.plan import ShardPlan
+from packer.packing.restoring import describe_losses, find_losses, restore_pack
+from packer.packing.shards.batch import BatchResult, cut, describe_batch, make_batch
+from packer.packing.shards.making import make_shard
+from packer.packing.shards.shard import WORK_FOLDER, remove_own_temps
+from packer.packing.shards.state import (
     PLAN_NAME,
     WRITER_NAME,
     ShardState,
@@ -40,11 +39,12 @@ from packer.packing.state import (
     describe_difference,
     read_plan,
 )
+from packer.packing.skips import judge_skips
 from packer.packing.tally import Tally
-from packer.paths import given_path
+from packer.packing.workers.pool import Pool
 from packer.raised import Contained
 from packer.reporting import Reporter
-from packer.restore import describe_losses, find_losses, restore_pack
+from packer.settings.options import ConvertOptions, warnings_of
 from packer.types import display_path
 
 __all__ = ["ConvertOptions", "ConvertResult", "convert_dataset"]

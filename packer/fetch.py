@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from packer import registry
-from packer.download import Patience, download, forget, lock_part
 from packer.errors import DamageError, OutputError, SourceError
-from packer.fsio import READ_BYTES, make_folder, publish
+from packer.files.fsio import READ_BYTES, make_folder, publish
 from packer.recipe import Archive, Recipe
+from packer.web.download import Patience, download, forget, lock_part
 
 #: Name of the file, bytes so far, bytes in all (None: not known).
 Progress = Callable[[str, int, "int | None"], None]

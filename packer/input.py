@@ -12,7 +12,7 @@ from typing import Any
 from packer import recipe as recipes
 from packer import sources
 from packer.errors import SAME_DATA_SET, SourceError, suggestion
-from packer.paths import given_path
+from packer.files.paths import given_path
 from packer.recipe import Recipe
 from packer.sources import Source, listed
 from packer.types import display_text

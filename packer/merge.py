@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packer.errors import InUse, MissingShards, OutputError, PackerError, SourceError
-from packer.fsio import list_folder, output_errors
-from packer.manifest import Manifest, read_manifest
-from packer.packing.agreement import Agreement
+from packer.files.fsio import list_folder, output_errors
+from packer.files.paths import given_path
+from packer.pack.manifest import Manifest, read_manifest
 from packer.packing.finish import complete_pack, is_complete, tidy_complete
 from packer.packing.lock import Lock
-from packer.packing.plan import ShardPlan
-from packer.packing.shard import WORK_FOLDER
+from packer.packing.planning.agreement import Agreement
+from packer.packing.planning.plan import ShardPlan
+from packer.packing.restoring import find_losses, restore_beside
+from packer.packing.shards.shard import WORK_FOLDER
+from packer.packing.shards.state import ShardState, read_parts, read_plan, read_state
 from packer.packing.skips import allowed_skips
-from packer.packing.state import ShardState, read_parts, read_plan, read_state
-from packer.paths import given_path
 from packer.reporting import Reporter
-from packer.restore import find_losses, restore_beside
 
 #: Shards that an error names.
 _SHOWN = 5

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from packer import registry, sources, yamlfile
-from packer.configfile import check_options
+from packer import registry, sources
 from packer.errors import ConfigError, SourceError, suggestion
-from packer.parsing import parse_bytes
+from packer.settings import yamlfile
+from packer.settings.configfile import check_options
+from packer.settings.parsing import parse_bytes
 from packer.sources import Source
 from packer.types import path_bytes
 

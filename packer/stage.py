@@ -6,11 +6,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from packer.manifest import read_manifest
-from packer.paths import given_path
-from packer.reader.excerpt import StageOptions
-from packer.reader.staging import stage_pack
+from packer.files.paths import given_path
+from packer.pack.manifest import read_manifest
 from packer.reporting import Reporter
+from packer.staging.excerpt import StageOptions
+from packer.staging.making import stage_pack
 
 
 @dataclass(frozen=True)

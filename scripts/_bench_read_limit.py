@@ -32,8 +32,8 @@ import simplejpeg
 from _bench_read_serve import answer_all
 from _bench_read_work import BATCH, CROP, LIBRARIES, TASKS, pack_of, transforms
 from packer.reader import PackedDataset
-from packer.reader.hashing import Draws, combine
-from packer.reader.steps import Crop, Flip
+from packer.reader.images.steps import Crop, Flip
+from packer.reader.order.hashing import Draws, combine
 from packer.reader.transforms import draw_steps
 
 #: Pictures that a process takes at a time: few, so that all end together.
@@ -146,7 +146,7 @@ def pixels_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
         crop = crops[number]
         pixels = decode(number)
         pixels = pixels[crop.top : crop.top + crop.height, crop.left : crop.left + crop.width]
-        # As packer does it, see `packer.imaging.fastresize`.
+        # As packer does it, see `packer.imaging.native.fastresize`.
         small = (min(CROP, crop.width), min(CROP, crop.height))
         if small != (crop.width, crop.height):
             pixels = cv2.resize(pixels, small, interpolation=cv2.INTER_AREA)

@@ -19,20 +19,20 @@ import numpy as np
 from _fuzz_change import NUMBERS, Edit, apply_edits, change_bytes, draw_edits
 from _fuzz_pictures import seed_picture
 
-from packer import manifest as manifests
 from packer import registry
 from packer.cli._group import packer
 from packer.cli._reporter import Running
 from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import PackerError
-from packer.index import IndexFile, encode_index
-from packer.manifest import read_manifest
 from packer.merge import merge_pack
+from packer.pack import manifest as manifests
+from packer.pack.index import IndexFile, encode_index
+from packer.pack.manifest import read_manifest
+from packer.pack.opened import Pack
+from packer.pack.payloads import Payloads
 from packer.packing.holder import myself, read_holder
 from packer.packing.lock import Lock, Timing
-from packer.packing.shard import WORK_FOLDER
-from packer.reader.pack import Pack
-from packer.reader.payloads import Payloads
+from packer.packing.shards.shard import WORK_FOLDER
 from packer.verify import VerifyOptions, verify_pack
 
 _PREFIX = struct.Struct("<8sQII")

@@ -17,8 +17,8 @@ from _fuzz_change import NUMBERS, change_bytes
 from PIL import Image, ImageCms
 
 from packer.errors import ImageError, ReadError
-from packer.options import ImageOptions
-from packer.packing.batch import BatchTask, Slot, make_batch
+from packer.packing.shards.batch import BatchTask, Slot, make_batch
+from packer.settings.options import ImageOptions
 from packer.sources import Source, listed, open_source
 from packer.types import Listing
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from _fuzz_change import change_bytes
 
 from packer import recipe
-from packer.configfile import load_config
-from packer.options import ConvertOptions
+from packer.settings.configfile import load_config
+from packer.settings.options import ConvertOptions
 
 _TOKENS = (
     *(b"&a [*a]", b"&a {k: *a}", b"*a", b"<<: *a", b"<<: [1]", b"? ", b"- ", b": ", b"{", b"["),

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from packer.reader.order import OrderOptions, Schedule
+from packer.reader.order.epoch import OrderOptions, Schedule
 
 SAMPLES = 32  # of a chunk
 LAYOUTS = ((18, 16), (100, 64))

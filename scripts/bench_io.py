@@ -169,7 +169,7 @@ def count_mapped() -> list[int]:
     """From now on collects the bytes that this process takes out of mapped files, which the kernel
     does not count as asked for. (Workers map nothing.)
     """
-    from packer.reader.mapping import Mapping
+    from packer.pack.mapping import Mapping
 
     taken: list[int] = []
     take = Mapping.range

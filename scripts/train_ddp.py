@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
-from packer.manifest import read_manifest
+from packer.pack.manifest import read_manifest
 from packer.reader import BatchStream, PackedDataset
 from packer.reader.transforms import CenterCrop, RandomHorizontalFlip, RandomResizedCrop
 

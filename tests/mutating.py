@@ -27,8 +27,8 @@ import numpy as np
 
 from packer.cli import _group
 from packer.errors import DamageError, PackerError, UsageError
-from packer.index import IndexFile, encode_index
-from packer.manifest import seal
+from packer.pack.index import IndexFile, encode_index
+from packer.pack.manifest import seal
 from packer.reader import BatchStream, PackedDataset
 from packer.reader.transforms import CenterCrop
 

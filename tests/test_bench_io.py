@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from packer.options import ConvertOptions
+from packer.settings.options import ConvertOptions
 from packer.writer import PackWriter
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "bench_io.py"

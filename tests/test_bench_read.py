@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 
 from packer.convert import convert_dataset
-from packer.options import ConvertOptions
 from packer.reader import PackedDataset
-from packer.reader.hashing import Draws, combine
+from packer.reader.order.hashing import Draws, combine
+from packer.settings.options import ConvertOptions
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 COUNT = 160

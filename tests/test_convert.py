@@ -17,7 +17,7 @@ import pytest
 from packer import registry
 from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import OutputError, PackerError, SourceError, TooManySkipped, UsageError
-from packer.manifest import Manifest, read_manifest
+from packer.pack.manifest import Manifest, read_manifest
 from packer.reporting import Progress, Reporter
 
 MakeTree = Callable[..., Path]

@@ -14,9 +14,9 @@ import pytest
 from packer import convert, merge
 from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import UsageError
-from packer.packing import shard
 from packer.packing.holder import myself
 from packer.packing.lock import Lock, Timing
+from packer.packing.shards import shard
 from packer.reporting import Reporter
 
 MakeTree = Callable[..., Path]

@@ -10,12 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from packer import fsio, sources
 from packer import recipe as recipes
-from packer.download import Patience
+from packer import sources
 from packer.errors import DamageError, OutputError, PackerError, SourceError
 from packer.fetch import fetch
+from packer.files import fsio
 from packer.recipe import Archive, Recipe
+from packer.web.download import Patience
 
 CONTENT = np.random.default_rng(2).bytes(200_000)
 QUICK = Patience(tries=4, timeout=5, sleep=lambda seconds: None)

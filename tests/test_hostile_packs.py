@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from packer.columns import encode_shard_index
-from packer.completion import as_draft, write_beside
 from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import DamagedSample
-from packer.index import IndexFile
-from packer.manifest import read_manifest, seal
+from packer.pack.columns import encode_shard_index
+from packer.pack.index import IndexFile
+from packer.pack.manifest import read_manifest, seal
+from packer.packing.completion import as_draft, write_beside
 from packer.reader import BatchStream, PackedDataset
 from packer.reader.transforms import CenterCrop, Resize
 from packer.writer import PackWriter

@@ -104,7 +104,7 @@ def test_without_a_compiler_the_wheel_is_built_without_extensions(tmp_path: Path
     assert len(EXTENSIONS) == 5
     with zipfile.ZipFile(build_wheel(tmp_path, CC="no-such-compiler")) as archive:
         names = archive.namelist()
-    assert "packer/imaging/region.py" in names
+    assert "packer/imaging/native/region.py" in names
     assert not [name for name in names if name.endswith((".c", ".so", ".pyd"))]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from packer import recipe
 from packer.errors import ConfigError, SourceError
-from packer.options import ConvertOptions
+from packer.settings.options import ConvertOptions
 from packer.sources.drawn import DrawnSource
 from packer.sources.folder import FolderSource
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from packer.options import ConvertOptions
-from packer.reader.order import OrderOptions, Schedule
-from packer.reader.pack import Pack
-from packer.reader.payloads import Payloads
+from packer.pack.opened import Pack
+from packer.pack.payloads import Payloads
+from packer.reader.order.epoch import OrderOptions, Schedule
+from packer.settings.options import ConvertOptions
 from packer.writer import PackWriter
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import simplejpeg
 
-from packer.options import ImageOptions
-from packer.transcode import transcode
+from packer.packing.transcode import transcode
+from packer.settings.options import ImageOptions
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 

@@ -5,10 +5,10 @@ import pytest
 
 from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import UsageError
-from packer.manifest import read_manifest
-from packer.reader.excerpt import StageOptions
+from packer.pack.manifest import read_manifest
 from packer.reporting import Reporter
 from packer.stage import stage
+from packer.staging.excerpt import StageOptions
 from packer.verify import VerifyOptions, verify_pack
 
 

@@ -125,7 +125,7 @@ def _unforeseen(error: Exception) -> PackerError:
     """What to say of an error that no library code foresaw: stdout or stderr cannot be written, or
     the system refuses memory or threads. Any other one is raised again.
     """
-    from packer.packing.limits import is_memory_refusal, is_thread_refusal, why_refused
+    from packer.packing.workers.limits import is_memory_refusal, is_thread_refusal, why_refused
 
     if is_memory_refusal(error):
         hint = "allow more memory, or use fewer --jobs or a smaller --batch-size"

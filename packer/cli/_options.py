@@ -27,7 +27,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Parse what the user wrote."""
-        from packer.parsing import doubt_shard_size, parse_bytes
+        from packer.settings.parsing import doubt_shard_size, parse_bytes
 
         try:
             size = parse_bytes(value)
@@ -66,7 +66,7 @@ class Part(click.ParamType):  # type: ignore[type-arg]
         """Parse what the user wrote."""
         if isinstance(value, tuple):
             return value
-        from packer.parsing import parse_part
+        from packer.settings.parsing import parse_part
 
         part = parse_part(str(value))
         if part is None or part[0] >= part[1]:

@@ -12,11 +12,11 @@ import click
 from packer.cli._reporter import StderrReporter
 from packer.cli._sample import draw_once
 from packer.errors import ConfigError
-from packer.options import ConvertOptions, warnings_of
+from packer.settings.options import ConvertOptions, warnings_of
 
 if TYPE_CHECKING:
     from packer.input import Input
-    from packer.packing.job import Job
+    from packer.packing.planning.job import Job
 
 
 def check(options: ConvertOptions, *, dry_run: bool) -> None:
@@ -27,7 +27,7 @@ def check(options: ConvertOptions, *, dry_run: bool) -> None:
     """
     from packer import formats
     from packer.imaging import libraries
-    from packer.packing.cluster import require_cluster
+    from packer.packing.cluster.run import require_cluster
 
     if dry_run:
         raise ConfigError("--check and --dry-run contradict each other", "use one of them")
@@ -41,7 +41,7 @@ def dry_run(
     given: Input, options: ConvertOptions, out: Path, reporter: StderrReporter, *, as_json: bool
 ) -> None:
     """Scan, plan, and print what would be made."""
-    from packer.packing.job import make_job
+    from packer.packing.planning.job import make_job
     from packer.types import display_path
 
     for warning in warnings_of(options):

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from packer.errors import UsageError
-from packer.reader.order import SHUFFLES, OrderOptions, Schedule
-from packer.reader.pack import Pack
-from packer.reader.quality import TOLERANCE, Quality, measure, sufficient_window
+from packer.pack.opened import Pack
+from packer.reader.order.epoch import SHUFFLES, OrderOptions, Schedule
+from packer.reader.order.quality import TOLERANCE, Quality, measure, sufficient_window
 
 _HEAD = (
     ("", "distinct", "of a", "same batch", "", "met again", "", "rank"),
@@ -101,7 +101,7 @@ def measure_shuffles(
 
 
 def _first_split(root: Path) -> Pack:
-    from packer.manifest import read_manifest
+    from packer.pack.manifest import read_manifest
 
     splits = read_manifest(root).splits
     if not splits:

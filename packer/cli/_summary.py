@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from packer.cli._reporter import BarReporter, StderrReporter
-from packer.regular import open_regular, parse_json
+from packer.files.regular import open_regular, parse_json
 
 if TYPE_CHECKING:
-    from packer.manifest import Manifest
+    from packer.pack.manifest import Manifest
 
 #: Skipped pictures that are listed.
 _SHOWN = 5
@@ -62,7 +62,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 def summarise(result: Result, reporter: StderrReporter) -> None:
     """Lines on a complete pack."""
-    from packer.manifest import LEDGER_NAME
+    from packer.pack.manifest import LEDGER_NAME
 
     manifest = result.manifest
     assert manifest is not None, "of complete packs only"

@@ -14,8 +14,8 @@ import click
 from packer.errors import UsageError, suggestion
 
 if TYPE_CHECKING:
-    from packer.manifest import Manifest
-    from packer.reader.pack import Pack
+    from packer.pack.manifest import Manifest
+    from packer.pack.opened import Pack
 
 
 @click.command("cat")
@@ -30,8 +30,8 @@ def command(pack: Path, key: str, raw: bool, split: str | None) -> None:
     has that name, KEY is taken as it is. A raw picture is written as an .npy file.
     """
     from packer import registry
-    from packer.manifest import read_manifest
-    from packer.reader.payloads import Payloads
+    from packer.pack.manifest import read_manifest
+    from packer.pack.payloads import Payloads
 
     manifest = read_manifest(pack)
     image = next(field for field in manifest.fields if field.kind == "image")
@@ -48,9 +48,9 @@ def _find(
     pack: Path, manifest: Manifest, key: bytes, raw: bool, split: str | None
 ) -> tuple[Pack, int]:
     """The split and the number of the sample that a key names."""
-    from packer.columns import read_path
     from packer.escape import unescape_path
-    from packer.reader.pack import Pack
+    from packer.pack.columns import read_path
+    from packer.pack.opened import Pack
     from packer.types import display_path
 
     written = None if raw else unescape_path(key)

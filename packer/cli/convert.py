@@ -30,7 +30,7 @@ from packer.cli._sample import draw_once
 from packer.cli._source import open_source
 from packer.cli._summary import as_json, name_next_steps, summarise
 from packer.errors import ConfigError
-from packer.options import (
+from packer.settings.options import (
     BACKENDS,
     FILTERS,
     ON_ERROR,
@@ -51,7 +51,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _load_config(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Eager: what the config says becomes the defaults of the options after it."""
     if value is not None:
-        from packer.configfile import load_config
+        from packer.settings.configfile import load_config
 
         ctx.default_map = {**(ctx.default_map or {}), **load_config(value)}
     return value
@@ -316,7 +316,7 @@ def _convert(
 
 
 def _out(given: Input, options: ConvertOptions, values: dict[str, Any]) -> Path:
-    from packer.packing.job import output_folder
+    from packer.packing.planning.job import output_folder
 
     return Path(values["out"] or output_folder(given.name, options, Path.cwd()))
 

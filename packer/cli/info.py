@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
-    from packer.manifest import Manifest
+    from packer.pack.manifest import Manifest
 
 
 @click.command()
@@ -54,7 +54,7 @@ def command(
 ) -> None:
     """Say what is in a pack, or how well it shuffles."""
     from packer.escape import BACKSLASH, escape
-    from packer.manifest import read_manifest
+    from packer.pack.manifest import read_manifest
 
     if shuffle:
         from packer.cli._shuffle import measure_shuffles

@@ -35,10 +35,10 @@ def command(pack: Path, split: str | None, null: bool, notes: tuple[str, ...]) -
     """
     import numpy as np
 
-    from packer.columns import noted_samples, read_path
     from packer.escape import escape, escape_path
-    from packer.manifest import read_manifest
-    from packer.reader.pack import Pack
+    from packer.pack.columns import noted_samples, read_path
+    from packer.pack.manifest import read_manifest
+    from packer.pack.opened import Pack
 
     manifest = read_manifest(pack)
     image = next(field.name for field in manifest.fields if field.kind == "image")

@@ -41,8 +41,8 @@ def command(
     Any number of processes may ask at the same time: one copies, the others wait. What is there is
     not copied again.
     """
-    from packer.reader.excerpt import StageOptions
     from packer.stage import stage
+    from packer.staging.excerpt import StageOptions
 
     names = tuple(name.strip() for name in splits.split(",") if name.strip())
     options = StageOptions(names, fraction)

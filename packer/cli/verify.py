@@ -17,8 +17,8 @@ from packer.cli._sample import draw_once
 from packer.errors import DamageError, PackerError
 
 if TYPE_CHECKING:
-    from packer.against import SourceDifferences
     from packer.verify import VerifyOptions, VerifyResult
+    from packer.verify.against import SourceDifferences
 
 #: Lines of damage that are printed, and names of each kind of difference; --json prints all.
 _SHOWN = 20
@@ -64,8 +64,8 @@ def command(
     differs, 1 if only files are missing in the pack or in SOURCE, or classes are.
     """
     from packer.cli._source import open_source
-    from packer.subset import parse_subset
     from packer.verify import VerifyOptions, verify_pack
+    from packer.verify.subset import parse_subset
 
     if against is None and (src is not None or null):
         raise click.UsageError("--src and --null go with --against")
@@ -159,7 +159,7 @@ def _list(lines: Sequence[str], shown: int = _SHOWN, prefix: str = "") -> None:
 
 
 def _repair(pack: Path) -> str:
-    from packer.manifest import read_manifest
+    from packer.pack.manifest import read_manifest
 
     return read_manifest(pack).repair
 

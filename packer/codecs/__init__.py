@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Protocol, cast, runtime_checkable
 
 from packer import registry
-from packer.imaging.head import Head
-from packer.imaging.pieces import Piece
-from packer.imaging.region import Region
-from packer.options import ImageOptions
+from packer.imaging.heads.head import Head
+from packer.imaging.native.pieces import Piece
+from packer.imaging.native.region import Region
+from packer.settings.options import ImageOptions
 from packer.types import Array, Pixels
 
 
@@ -23,11 +23,11 @@ class Codec(Protocol):
 
     Attributes:
         EXTENSION: The member's extension in tar shards, lower case, without the dot.
-        KIND: What `packer.imaging.sniff` calls its payloads; "" if it knows none.
+        KIND: What `packer.imaging.heads.sniff` calls its payloads; "" if it knows none.
         FOUR_BYTES: Whether `encode` also takes H×W×4 pixels, of which the fourth byte means
             nothing.
-        OPTIONS: Those of quality, subsampling and reencode (`packer.options.ImageOptions`) that
-            change what is stored.
+        OPTIONS: Those of quality, subsampling and reencode that change what is stored
+            (`packer.settings.options.ImageOptions`).
         MAX_SIDE: Longest side that it can store, in pixels.
         DIVISORS: By what `decode_region` can divide a picture's size, ascending from 1.
     """

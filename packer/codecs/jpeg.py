@@ -10,12 +10,12 @@ import numpy as np
 from packer.codecs._size import require_size
 from packer.errors import ImageError
 from packer.imaging import jpeg as jpeg_decoder
-from packer.imaging.head import Head
-from packer.imaging.head_jpeg import EOI, MARKER
-from packer.imaging.pieces import Piece, is_native, make_pieces
-from packer.imaging.probe import probe
-from packer.imaging.region import Region, decode_jpeg
-from packer.options import ImageOptions
+from packer.imaging.heads.head import Head
+from packer.imaging.heads.jpeg import EOI, MARKER
+from packer.imaging.heads.probe import probe
+from packer.imaging.native.pieces import NATIVE, Piece, make_pieces
+from packer.imaging.native.region import Region, decode_jpeg
+from packer.settings.options import ImageOptions
 from packer.types import Array, Pixels
 
 EXTENSION: Final = "jpg"
@@ -92,7 +92,7 @@ def decode_region(
 
 def at_once(alike: bool) -> int:
     """See `packer.codecs.ManyCodec`."""
-    return _AT_ONCE if is_native() else 0
+    return _AT_ONCE if NATIVE.is_built else 0
 
 
 def decode_pieces(

@@ -10,11 +10,11 @@ from packer.codecs._size import require_size
 from packer.errors import ImageError
 from packer.imaging import opencv
 from packer.imaging.decode import decode as decode_by_pillow
-from packer.imaging.head import Head
-from packer.imaging.head_png import only, require_sound
-from packer.imaging.probe import probe
-from packer.imaging.region import Region
-from packer.options import ImageOptions
+from packer.imaging.heads.head import Head
+from packer.imaging.heads.png import only, require_sound
+from packer.imaging.heads.probe import probe
+from packer.imaging.native.region import Region
+from packer.settings.options import ImageOptions
 from packer.types import Pixels
 
 EXTENSION: Final = "png"

@@ -9,12 +9,12 @@ from typing import Final
 import numpy as np
 
 from packer.errors import ImageError
-from packer.imaging.cutting import cut_all, is_native
-from packer.imaging.head import Head
-from packer.imaging.pieces import Piece
-from packer.imaging.region import Region
-from packer.options import ImageOptions
-from packer.parsing import MAX_SIDE as _MAX_SIDE
+from packer.imaging.heads.head import Head
+from packer.imaging.native.cutting import NATIVE, cut_all
+from packer.imaging.native.pieces import Piece
+from packer.imaging.native.region import Region
+from packer.settings.options import ImageOptions
+from packer.settings.parsing import MAX_SIDE as _MAX_SIDE
 from packer.types import Array, Pixels
 
 EXTENSION: Final = "npy"
@@ -63,7 +63,7 @@ def decode_region(
 
 def at_once(alike: bool) -> int:
     """See `packer.codecs.ManyCodec`."""
-    return _AT_ONCE if alike and is_native() else 0
+    return _AT_ONCE if alike and NATIVE.is_built else 0
 
 
 def decode_pieces(

@@ -7,11 +7,11 @@ from typing import Final
 
 from packer.codecs._size import require_size
 from packer.imaging import opencv
-from packer.imaging.head import Head
-from packer.imaging.head_webp import chunks
-from packer.imaging.probe import probe
-from packer.imaging.region import Region
-from packer.options import ImageOptions
+from packer.imaging.heads.head import Head
+from packer.imaging.heads.probe import probe
+from packer.imaging.heads.webp import chunks
+from packer.imaging.native.region import Region
+from packer.settings.options import ImageOptions
 from packer.types import Pixels
 
 EXTENSION: Final = "webp"

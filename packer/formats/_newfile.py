@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from packer.fsio import output_error, output_errors
+from packer.files.fsio import output_error, output_errors
 
 
 class NewFile:

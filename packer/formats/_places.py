@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from packer.columns import SampleRows, stored_fields
+from packer.pack.columns import SampleRows, stored_fields
 from packer.types import ABSENT, Array, Field, Payload, Sample, ShardLayout
 
 _NOWHERE = (ABSENT, ABSENT)

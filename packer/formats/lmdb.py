@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from packer.errors import OutputError
+from packer.files.fsio import output_error, output_errors
 from packer.formats import missing_library
 from packer.formats._lmdb_tree import read_tree
 from packer.formats._newfile import NewFile
 from packer.formats._places import EndToEnd, batch_bytes
-from packer.fsio import output_error, output_errors
 from packer.types import Array, Field, Sample, ShardLayout
 
 EXTENSION = "lmdb"

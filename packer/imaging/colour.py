@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from packer.errors import ImageError
-from packer.imaging.head import Head
+from packer.imaging.heads.head import Head
 from packer.types import Pixels
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from packer.errors import ImageError
-from packer.imaging import colour, head_png, jpeg, opencv, pil, tiff
+from packer.imaging import colour, jpeg, opencv, pil, tiff
 from packer.imaging.colour import RGB, Conversion
-from packer.imaging.head import TRANSPOSED, Head
+from packer.imaging.heads import png
+from packer.imaging.heads.head import TRANSPOSED, Head
+from packer.imaging.heads.probe import probe, require_pixel_count
 from packer.imaging.orient import Box, turn, turn_box
-from packer.imaging.probe import probe, require_pixel_count
-from packer.options import ImageOptions
+from packer.settings.options import ImageOptions
 from packer.types import Array
 
 if TYPE_CHECKING:
@@ -190,10 +191,10 @@ def _decode_avif(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
 
 def _decode_png(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
     # Broken text, or text that inflates without end, must not cost the picture.
-    data = head_png.only(data, _PNG_PIXELS)
+    data = png.only(data, _PNG_PIXELS)
     with pil.opened(data, "png") as image:
         if _may_lack_rows(image):
-            head_png.require_all_pixels(data)
+            png.require_all_pixels(data)
         return _flattened(image, head, wanted)
 
 

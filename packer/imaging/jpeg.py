@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from packer.errors import ImageError
-from packer.imaging.head import Head
+from packer.imaging.heads.head import Head
 from packer.imaging.tidy_jpeg import (
     has_changed_line_ends,
     has_lost_block,

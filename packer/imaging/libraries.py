@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from packer import mapped
 from packer.errors import MissingDependency
-from packer.imaging import cutting, fastresize, pieces, region
+from packer.files import mapped
+from packer.imaging.native import cutting, fastresize, pieces, region
 from packer.imaging.opencv import load_cv2
 from packer.installing import install_line, install_only, pip, resizer, version
 
@@ -165,11 +165,11 @@ def _opencv_line() -> str:
 def _extensions_line() -> str:
     """Which C extensions were built; a reader does without them, but takes longer."""
     found = {
-        "region decoding": region.is_native(),
-        "resizing": fastresize.is_native(),
-        "both at once": pieces.is_native(),
-        "cutting": cutting.is_native(),
-        "mapping": mapped.is_native(),
+        "region decoding": region.NATIVE.is_built,
+        "resizing": fastresize.NATIVE.is_built,
+        "both at once": pieces.NATIVE.is_built,
+        "cutting": cutting.NATIVE.is_built,
+        "mapping": mapped.NATIVE.is_built,
     }
     built = ", ".join(name for name, there in found.items() if there) or "none"
     missing = ", ".join(name for name, there in found.items() if not there)

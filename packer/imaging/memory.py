@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
-from packer.imaging.head import Head
-from packer.imaging.probe import PIXEL_LIMIT
+from packer.imaging.heads.head import Head
+from packer.imaging.heads.probe import PIXEL_LIMIT
 
 #: Bytes that converting takes for each pixel: 4 of Pillow's or simplejpeg's pixels, and 3 of ours
 #: or 4 of a resized picture's …

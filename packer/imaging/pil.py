@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from packer.errors import ImageError
-from packer.imaging.probe import PIXEL_LIMIT
+from packer.imaging.heads.probe import PIXEL_LIMIT
 from packer.types import Pixels
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TypeAlias
 from packer.errors import ImageError
 from packer.imaging.colour import apply
 from packer.imaging.decode import Decoded
+from packer.imaging.heads.probe import PIXEL_LIMIT
 from packer.imaging.orient import Box
 from packer.imaging.pil import from_pixels, to_pixels
-from packer.imaging.probe import PIXEL_LIMIT
-from packer.options import ImageOptions
-from packer.parsing import MAX_SIDE
+from packer.settings.options import ImageOptions
+from packer.settings.parsing import MAX_SIDE
 from packer.types import Pixels
 
 Size: TypeAlias = tuple[int, int]

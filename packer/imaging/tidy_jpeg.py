@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from packer.imaging.head import Head
-from packer.imaging.head_jpeg import EOI, MARKER, SOS, segments
+from packer.imaging.heads.head import Head
+from packer.imaging.heads.jpeg import EOI, MARKER, SOS, segments
 
 _SOI: Final = b"\xff\xd8"
 _END: Final = b"\xff\xd9"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from packer.errors import ImageError
-from packer.imaging.head_tiff import (
+from packer.imaging.heads.tiff import (
     BITS,
     COLOUR_MAP,
     COMPRESSION,

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from packer.completion import write_beside
 from packer.errors import InUse, OutputError
-from packer.fsio import list_folder, publish_bytes
-from packer.manifest import NAME, Manifest, SplitRecord
-from packer.packing.agreement import Agreement
+from packer.files.fsio import list_folder, publish_bytes
+from packer.pack.manifest import NAME, Manifest, SplitRecord
+from packer.packing.completion import write_beside
 from packer.packing.lock import Lock
-from packer.packing.shard import WORK_FOLDER
+from packer.packing.planning.agreement import Agreement
+from packer.packing.shards.shard import WORK_FOLDER
+from packer.packing.shards.state import ShardState, remove_work_folder, skip_to_json
 from packer.packing.skips import judge_skips
-from packer.packing.state import ShardState, remove_work_folder, skip_to_json
 from packer.types import Skip
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packer.escape import BACKSLASH, escape
-from packer.regular import parse_json
+from packer.files.regular import parse_json
 
 #: Characters of a name in a lock file, at most; a host has 255.
 _TEXT = 1000

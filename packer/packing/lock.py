@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 from packer.errors import InUse, OutputError, WorkDone
-from packer.fsio import (
+from packer.files.fsio import (
     list_folder,
     output_errors,
     publish,
@@ -30,8 +30,8 @@ from packer.fsio import (
     require_own_folder,
     write_temp,
 )
+from packer.files.regular import open_regular, reason
 from packer.packing.holder import Holder, myself, read_holder
-from packer.regular import open_regular, reason
 
 _LOCK_NAME = re.compile(r"lock-(all|\d+)")
 #: Bytes of a lock file, at most; one has about 300.

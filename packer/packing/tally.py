@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from packer.packing.batch import BatchResult
+from packer.packing.shards.batch import BatchResult
 from packer.packing.skips import judge_skips
 from packer.reporting import Progress, Reporter
 from packer.types import Skip

@@ -9,8 +9,8 @@ from typing import Any
 
 from packer.attributes import ReadOnly, read_only
 from packer.errors import UsageError
-from packer.reader.order import Schedule
-from packer.reader.pack import Pack
+from packer.pack.opened import Pack
+from packer.reader.order.epoch import Schedule
 from packer.reader.sharedmem import SharedArray
 from packer.reader.views import Keys, Samples, Targets
 

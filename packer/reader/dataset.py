@@ -14,18 +14,20 @@ import numpy as np
 from packer.attributes import read_only
 from packer.errors import UsageError, suggestion
 from packer.imaging.opencv import keep_to_one_thread
+from packer.pack.opened import Pack
+from packer.pack.payloads import Payloads
 from packer.raised import named, runtime_error
-from packer.reader import ranks, seeding, selection
+from packer.reader import selection
 from packer.reader.attributes import Assignments, PackAttributes
-from packer.reader.decoding import IMAGE, Decoder
-from packer.reader.hashing import Draws
-from packer.reader.pack import Pack
-from packer.reader.payloads import Payloads
-from packer.reader.preload import open_pack
+from packer.reader.batches.skipping import SkippedSample, Skips
+from packer.reader.images import seeding
+from packer.reader.images.decoding import IMAGE, Decoder
+from packer.reader.order import ranks
+from packer.reader.order.hashing import Draws
 from packer.reader.selection import SelectedPack
-from packer.reader.skipping import SkippedSample, Skips
 from packer.reader.torchclass import seen_by_torch
 from packer.reader.transforms import global_draws
+from packer.staging.preload import open_pack
 from packer.types import Array
 
 
@@ -300,7 +302,7 @@ class PackedDataset(PackAttributes):
         """Set up this process as a reader of this rank, once: random streams and threads.
 
         Args:
-            rank: If known; else as `packer.reader.ranks` finds it.
+            rank: If known; else as `packer.reader.order.ranks` finds it.
 
         Returns:
             The rank.
@@ -381,7 +383,7 @@ def _kept(
 
 def _begin_worker() -> None:
     """What a DataLoader worker needs once; it has torch."""
-    from packer.reader.delivery import deliver_errors
+    from packer.reader.batches.delivery import deliver_errors
 
     keep_to_one_thread()
     deliver_errors()

@@ -12,19 +12,19 @@ import torch
 
 from packer.attributes import ReadOnly
 from packer.errors import UsageError
-from packer.reader import ranks
+from packer.reader.batches.fields import Fields
+from packer.reader.batches.making import Maker, Material, Wanted
 from packer.reader.dataset import PackedDataset
-from packer.reader.fields import Fields
 from packer.reader.given import require_dataset
 from packer.reader.loading.cores import default_threads
 from packer.reader.loading.device import Device
-from packer.reader.loading.making import Maker, Material, Wanted
 from packer.reader.loading.pipeline import Pipeline
 from packer.reader.loading.prefetch import Prefetch, Sheets, Source
-from packer.reader.loading.remote import Remote
+from packer.reader.loading.process.client import Remote
 from packer.reader.loading.sheets import HeapSheets, Layout, PinnedSheets
-from packer.reader.order import Schedule
-from packer.reader.progress import Walk
+from packer.reader.order import ranks
+from packer.reader.order.epoch import Schedule
+from packer.reader.order.progress import Walk
 from packer.reader.stream import BatchStream
 
 #: Mini-batches under way or ready while the training loop has one: one that is being read, one that

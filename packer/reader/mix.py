@@ -10,11 +10,11 @@ from torch.utils.data import IterableDataset
 
 from packer.attributes import ReadOnly
 from packer.errors import UsageError
-from packer.reader import ranks
-from packer.reader.course import choose_epoch
-from packer.reader.division import Division, sendable
-from packer.reader.hashing import combine, keys
-from packer.reader.progress import Progress, Walk
+from packer.reader.order import ranks
+from packer.reader.order.course import choose_epoch
+from packer.reader.order.division import Division, sendable
+from packer.reader.order.hashing import combine, keys
+from packer.reader.order.progress import Progress, Walk
 from packer.reader.stream import BatchStream
 from packer.types import Array
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from packer.columns import stored_fields
 from packer.errors import UsageError, suggestion
-from packer.index import IndexFile
-from packer.reader.hashing import combine, keys
-from packer.reader.pack import Pack
+from packer.pack.columns import stored_fields
+from packer.pack.index import IndexFile
+from packer.pack.opened import Pack
+from packer.reader.order.hashing import combine, keys
 from packer.types import ABSENT, Array
 
 #: A batch is read whole only if at least this part of its range is payload of selected samples:

@@ -10,18 +10,18 @@ from typing import Any
 from torch.utils.data import IterableDataset
 
 from packer.attributes import ReadOnly, read_only
-from packer.reader import ranks
 from packer.reader.attributes import OrderAttributes
-from packer.reader.course import Begun, Course
+from packer.reader.batches.fields import Fields
+from packer.reader.batches.skipping import SkippedSample
+from packer.reader.batches.windows import WindowBuffer
 from packer.reader.dataset import PackedDataset
-from packer.reader.decoding import IMAGE
-from packer.reader.division import sendable
-from packer.reader.fields import Fields
 from packer.reader.given import require_dataset
-from packer.reader.order import EpochOrder, OrderOptions, Schedule
-from packer.reader.progress import Walk
-from packer.reader.skipping import SkippedSample
-from packer.reader.windows import WindowBuffer
+from packer.reader.images.decoding import IMAGE
+from packer.reader.order import ranks
+from packer.reader.order.course import Begun, Course
+from packer.reader.order.division import sendable
+from packer.reader.order.epoch import EpochOrder, OrderOptions, Schedule
+from packer.reader.order.progress import Walk
 from packer.types import Array
 
 
@@ -31,9 +31,9 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
 
     Each mini-batch is a named tuple in the order of `fields`: pictures of one size as one uint8
     tensor N×3×H×W in channels-last memory, others as a list of tensors 3×H×W (decode="bytes": a
-    list of bytes; with a transform: see `packer.reader.collate`); "label" as int64 N; "key" (the
-    original paths) as a list of str; a field of bytes as a list of bytes, None where a sample lacks
-    it.
+    list of bytes; with a transform: see `packer.reader.images.collate`); "label" as int64 N; "key"
+    (the original paths) as a list of str; a field of bytes as a list of bytes, None where a sample
+    lacks it.
 
     Workers take the mini-batches in turn, so a DataLoader yields them in the same order for any
     number of workers. Built-in random transforms draw from (seed, epoch, sample): the same crops,
@@ -51,7 +51,7 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
     Args:
         dataset: Whose samples, with its transforms and `decode`.
         batch_size: Samples in a mini-batch of one rank; need not match the on-disk batches.
-        shuffle: "none", "batch", "window" or "full"; see `packer.reader.order.OrderOptions`.
+        shuffle: "none", "batch", "window" or "full"; see `packer.reader.order.epoch.OrderOptions`.
         window: On-disk batches that are mixed at a time; held in memory, 512 MB at most.
         seed: Of the order and of built-in transforms. Must be equal on all ranks.
         tail: "drop", "pad" or "keep"; None: keep for shuffle "none", else drop.

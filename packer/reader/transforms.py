@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from packer.errors import UsageError
-from packer.reader.hashing import Draws, combine
-from packer.reader.steps import Crop, Flip, Scale, Shape, Standardise, Step, apply_steps
+from packer.reader.images.steps import Crop, Flip, Scale, Shape, Standardise, Step, apply_steps
+from packer.reader.order.hashing import Draws, combine
 from packer.types import Array, Pixels
 
 

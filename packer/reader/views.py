@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
-from packer.reader.pack import Pack
+from packer.pack.opened import Pack
 from packer.types import Array
 
 T = TypeVar("T")

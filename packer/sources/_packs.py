@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from packer import manifest
+from packer.pack import manifest
 
 #: Folder of an unfinished pack; and what a finished one holds.
 WORK_FOLDER = b".packer"

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from packer import fsio, registry
+from packer import registry
 from packer.errors import ImageError, OutputError
-from packer.imaging import libraries, special
-from packer.options import SUBSAMPLINGS, ImageOptions
+from packer.files import fsio
+from packer.imaging import libraries
 from packer.reporting import Reporter
-from packer.sources import _drawings
+from packer.sample import drawings, special
+from packer.sample.scenes import THINGS, Dice, draw
+from packer.settings.options import SUBSAMPLINGS, ImageOptions
 from packer.sources._candidates import Candidates
-from packer.sources._scenes import THINGS, Dice, draw
 from packer.types import Listing, Pixels, display_path
 
 #: Pictures of each thing.
@@ -73,8 +74,8 @@ class DrawnSource:
         """
         libraries.require_converting()
         code = (__file__, *(registry.load("codecs", name).__file__ for name in ("jpeg", "png")))
-        self._kept = None if folder is None else _drawings.file_in(folder, *code)
-        if self._kept is not None and _drawings.holds(self._kept, _catalogue()):
+        self._kept = None if folder is None else drawings.file_in(folder, *code)
+        if self._kept is not None and drawings.holds(self._kept, _catalogue()):
             reporter.detail(f"the sample's pictures are those in {self._kept}")
             return
         reporter.note(f"drawing the sample's {len(_catalogue()) - 1} pictures, once")
@@ -85,7 +86,7 @@ class DrawnSource:
             reporter.note(drawn)
             return
         try:
-            _drawings.keep(self._kept, pictures)
+            drawings.keep(self._kept, pictures)
             reporter.note(f"{drawn}; kept for the next time: {self._kept}")
         except OutputError as error:
             self._kept = None
@@ -110,7 +111,7 @@ class DrawnSource:
         """See `packer.sources.Source.read`."""
         if path not in _catalogue():
             raise ImageError("unreadable", "the sample has no such file")
-        found = _drawings.kept(self._kept).get(path) if self._kept is not None else None
+        found = drawings.kept(self._kept).get(path) if self._kept is not None else None
         return _file(path) if found is None else found
 
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from packer.imaging.special import with_orientation
+from packer.sample.special import with_orientation
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 MakeTree = Callable[..., Path]

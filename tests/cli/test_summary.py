@@ -5,7 +5,7 @@ import pytest
 
 from packer.cli._reporter import make_reporter
 from packer.cli._summary import as_json, summarise
-from packer.manifest import Manifest
+from packer.pack.manifest import Manifest
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from PIL import Image
 from packer import registry
 from packer.codecs import Codec, load_codec
 from packer.errors import ImageError
-from packer.imaging.probe import probe
-from packer.imaging.region import Region
-from packer.imaging.sniff import EXTENSIONS, sniff
-from packer.options import ImageOptions
+from packer.imaging.heads.probe import probe
+from packer.imaging.heads.sniff import EXTENSIONS, sniff
+from packer.imaging.native.region import Region
+from packer.settings.options import ImageOptions
 from packer.types import Pixels
 
 # Mean error of the smooth picture in levels, per codec that loses any; new codecs: none.

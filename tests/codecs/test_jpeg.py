@@ -11,11 +11,11 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from packer.codecs import ManyCodec, jpeg
 from packer.errors import ImageError
-from packer.imaging import pieces as pieces_module
-from packer.imaging import region as region_module
-from packer.imaging.probe import probe
-from packer.imaging.region import Region
-from packer.options import SUBSAMPLINGS, ImageOptions
+from packer.imaging.heads.probe import probe
+from packer.imaging.native import pieces as pieces_module
+from packer.imaging.native import region as region_module
+from packer.imaging.native.region import Region
+from packer.settings.options import SUBSAMPLINGS, ImageOptions
 from packer.types import Pixels
 
 
@@ -120,7 +120,7 @@ def test_regions_get_a_second_opinion_where_a_decoder_complains(
 ) -> None:
     """Stray bytes between segments cost no pixel; the picture is decoded whole, without them."""
     if not extension:
-        monkeypatch.setattr(region_module, "_native", lambda: None)
+        monkeypatch.setattr(region_module.NATIVE, "module", None)
     clean = save(picture, "jpeg", quality=90, restart_marker_rows=1)
     at = clean.find(b"\xff\xdb")
     stray = clean[:at] + b"\x00" * 9 + clean[at:]
@@ -141,7 +141,7 @@ def test_with_and_without_the_extension_regions_are_equal(
         for fast in (False, True)
     ]
     first = [jpeg.decode_region(payload, 90, 60, region) for region in regions]
-    monkeypatch.setattr(region_module, "_native", lambda: None)
+    monkeypatch.setattr(region_module.NATIVE, "module", None)
     for region, pixels in zip(regions, first, strict=True):
         assert np.array_equal(jpeg.decode_region(payload, 90, 60, region), pixels)
 
@@ -150,6 +150,6 @@ def test_several_at_once_only_with_the_extension(monkeypatch: pytest.MonkeyPatch
     """Else random parameters would be drawn twice, to no use."""
     assert isinstance(jpeg, ManyCodec)
     for native in (None, jpeg):
-        monkeypatch.setattr(pieces_module, "_native", lambda native=native: native)
+        monkeypatch.setattr(pieces_module.NATIVE, "module", native)
         for alike in (False, True):
             assert bool(jpeg.at_once(alike)) == (native is not None)

@@ -11,10 +11,10 @@ from PIL.PngImagePlugin import PngInfo
 
 from packer.codecs import png
 from packer.errors import ImageError
-from packer.imaging.head_png import chunks, require_sound
-from packer.imaging.probe import probe
-from packer.options import ImageOptions
-from packer.transcode import transcode
+from packer.imaging.heads.png import chunks, require_sound
+from packer.imaging.heads.probe import probe
+from packer.packing.transcode import transcode
+from packer.settings.options import ImageOptions
 from packer.types import Pixels
 
 

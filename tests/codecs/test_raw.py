@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from packer.codecs import ManyCodec, raw
-from packer.imaging import cutting
-from packer.imaging.pieces import Piece
-from packer.imaging.region import Region
-from packer.options import ImageOptions
+from packer.imaging.native import cutting
+from packer.imaging.native.pieces import Piece
+from packer.imaging.native.region import Region
+from packer.settings.options import ImageOptions
 from packer.types import Pixels
 
 
@@ -32,7 +32,7 @@ def test_decoding_copies_nothing(picture: Pixels) -> None:
     assert decoded[0, 0, 0] == payload[0]
 
 
-@pytest.mark.skipif(not cutting.is_native(), reason="built without a compiler")
+@pytest.mark.skipif(not cutting.NATIVE.is_built, reason="built without a compiler")
 def test_several_pictures_are_cut_as_each_is(picture: Pixels) -> None:
     payloads: list[memoryview | None] = [
         memoryview(raw.encode(pixels, ImageOptions())) for pixels in (picture, picture[::-1])

@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from packer.codecs import webp
-from packer.imaging.head_webp import chunks
-from packer.imaging.probe import probe
-from packer.options import ImageOptions
+from packer.imaging.heads.probe import probe
+from packer.imaging.heads.webp import chunks
+from packer.settings.options import ImageOptions
 from packer.types import Pixels
 
 

@@ -14,9 +14,9 @@ import pytest
 
 import packer.formats
 from packer import registry
-from packer.columns import ShardColumns, ShardRecord, encode_shard_index, encode_split_index
-from packer.index import IndexFile
-from packer.manifest import seal
+from packer.pack.columns import ShardColumns, ShardRecord, encode_shard_index, encode_split_index
+from packer.pack.index import IndexFile
+from packer.pack.manifest import seal
 from packer.types import Sample
 
 README = Path(packer.formats.__file__).with_name("README.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from packer.imaging import colour
 from packer.imaging.colour import conversion
 from packer.imaging.decode import decode
 from packer.imaging.resize import resize
-from packer.options import ImageOptions
+from packer.settings.options import ImageOptions
 from packer.types import Pixels
 
 

@@ -11,10 +11,10 @@ from PIL import Image, ImageFile
 
 from packer.errors import ImageError
 from packer.imaging.decode import decode
-from packer.imaging.probe import probe
+from packer.imaging.heads.probe import probe
+from packer.imaging.heads.sniff import EXTENSIONS
 from packer.imaging.resize import geometry, resize
-from packer.imaging.sniff import EXTENSIONS
-from packer.options import ImageOptions
+from packer.settings.options import ImageOptions
 from packer.types import Array, Pixels
 
 # Orientation → how an upright picture is laid out in the file.

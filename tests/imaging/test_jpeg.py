@@ -7,7 +7,7 @@ import pytest
 import simplejpeg
 
 from packer.errors import ImageError
-from packer.imaging.head_jpeg import parse
+from packer.imaging.heads.jpeg import parse
 from packer.imaging.jpeg import decode, decode_by_simplejpeg, reduction
 from packer.types import Pixels
 

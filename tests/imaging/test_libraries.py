@@ -18,8 +18,10 @@ import pytest
 import simplejpeg
 
 import packer
-from packer import installing, mapped
-from packer.imaging import cutting, fastresize, libraries, pieces, region
+from packer import installing
+from packer.files import mapped
+from packer.imaging import libraries
+from packer.imaging.native import cutting, fastresize, pieces, region
 
 _REPAIR = f"{sys.executable} -m pip uninstall -y pillow pillow-simd"
 
@@ -83,7 +85,7 @@ def test_the_report_names_extensions_that_were_not_built(monkeypatch: pytest.Mon
     for built in range(len(names) + 1):
         for number, module in enumerate(modules):
             native = libraries if number < built else None
-            monkeypatch.setattr(module, "_native", lambda native=native: native)
+            monkeypatch.setattr(module.NATIVE, "module", native)
         line = f"own C extensions: {', '.join(names[:built]) or 'none'}"
         line += f"; not built: {', '.join(names[built:])}" if built < len(names) else ""
         assert line in libraries.report()
@@ -184,7 +186,7 @@ from pathlib import Path
 import numpy as np
 import simplejpeg
 from packer.errors import MissingDependency
-from packer.options import ImageOptions
+from packer.settings.options import ImageOptions
 from packer.codecs import load_codec
 pixels = np.full((6, 9, 3), 200, np.uint8)
 payload = simplejpeg.encode_jpeg(pixels)

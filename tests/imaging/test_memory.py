@@ -14,7 +14,7 @@ from PIL import Image
 
 from packer.imaging import colour, memory
 from packer.imaging.decode import decode
-from packer.imaging.probe import probe
+from packer.imaging.heads.probe import probe
 from packer.types import Pixels
 
 Save = Callable[..., bytes]

@@ -11,7 +11,7 @@ from PIL import Image, ImageOps
 
 from packer.errors import ImageError
 from packer.imaging.resize import geometry, resize, resized_size
-from packer.options import FILTERS, RESIZE_MODES, ImageOptions
+from packer.settings.options import FILTERS, RESIZE_MODES, ImageOptions
 from packer.types import Pixels
 
 _SIDES = st.integers(1, 5000)

@@ -11,10 +11,10 @@ import simplejpeg
 
 from packer.errors import ImageError
 from packer.imaging.decode import decode
-from packer.imaging.head_jpeg import parse, segments
+from packer.imaging.heads.jpeg import parse, segments
 from packer.imaging.tidy_jpeg import has_lost_block, tidied
-from packer.options import ImageOptions
-from packer.transcode import transcode
+from packer.packing.transcode import transcode
+from packer.settings.options import ImageOptions
 from packer.types import Pixels
 
 Save = Callable[..., bytes]

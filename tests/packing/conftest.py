@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from packer.options import ConvertOptions
-from packer.packing.agreement import Agreement
+from packer.packing.planning.agreement import Agreement
+from packer.settings.options import ConvertOptions
 
 
 @pytest.fixture

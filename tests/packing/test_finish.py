@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from packer.completion import as_draft
 from packer.errors import OutputError
-from packer.index import IndexFile
-from packer.manifest import Manifest, SplitRecord, read_manifest
-from packer.packing.agreement import image_fields
+from packer.pack.index import IndexFile
+from packer.pack.manifest import Manifest, SplitRecord, read_manifest
+from packer.packing.completion import as_draft
 from packer.packing.finish import count, finish_pack
-from packer.packing.shard import WORK_FOLDER, ShardBuilder
+from packer.packing.planning.agreement import image_fields
+from packer.packing.shards.shard import WORK_FOLDER, ShardBuilder
 from packer.types import Sample, Skip
 
 FIELDS = image_fields("jpeg")

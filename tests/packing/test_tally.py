@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from packer.errors import TooManySkipped
-from packer.packing.batch import BatchResult
+from packer.packing.shards.batch import BatchResult
 from packer.packing.tally import Tally
 from packer.reporting import Progress, Reporter
 from packer.types import Sample, Skip

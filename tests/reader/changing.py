@@ -23,8 +23,8 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from packer.errors import DamageError
-from packer.options import ConvertOptions
 from packer.reader import BatchStream, Loader, PackedDataset
+from packer.settings.options import ConvertOptions
 from packer.writer import PackWriter
 
 SIDE, SAMPLES, BATCH = 96, 48, 8

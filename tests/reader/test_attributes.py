@@ -15,9 +15,9 @@ from torch.utils.data import DataLoader, random_split
 
 from packer.attributes import ReadOnly
 from packer.errors import UsageError
-from packer.options import ConvertOptions
 from packer.reader import BatchStream, Loader, MixedStream, PackedDataset, WindowSampler
 from packer.reader.transforms import CenterCrop, RandomHorizontalFlip, RandomResizedCrop
+from packer.settings.options import ConvertOptions
 from packer.writer import PackWriter
 
 pytestmark = [

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from packer.errors import DamageError, UsageError
+from packer.pack.shards import ShardFiles
 from packer.reader import PackedDataset
-from packer.reader.shards import ShardFiles
 from packer.reader.transforms import CenterCrop, RandomResizedCrop
 
 SHARDS = [[4, 0, 4], [3], [4]]

@@ -16,7 +16,7 @@ from packer.reader.transforms import CenterCrop, Normalize, RandomHorizontalFlip
 from packer.types import Array
 
 SHARDS = [[4, 0, 4], [3], [4]]
-#: Of pictures whose middle lies in the middle of a shard; see tests/reader/test_skipping.py.
+#: Pictures whose middle lies in the middle of a shard; see tests/reader/batches/test_skipping.py.
 LARGE = [(96, 64)]
 FIELDS = ("key", "image", "note", "label")
 RANDOM = [RandomResizedCrop(5), RandomHorizontalFlip(), Normalize((0.5, 0.4, 0.3), (1, 2, 3))]
@@ -204,7 +204,7 @@ def test_what_cannot_be_decoded_is_gone_around_or_raised(
     build_pack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its bytes are as they were written, so a decode thread finds it."""
-    from packer.reader.decoding import Decoder
+    from packer.reader.images.decoding import Decoder
 
     built = build_pack([[8, 8]])
     real = Decoder.write

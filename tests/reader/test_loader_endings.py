@@ -19,7 +19,7 @@ import pytest
 
 from packer.errors import UsageError
 from packer.reader import BatchStream, Loader, PackedDataset
-from packer.reader.windows import WindowBuffer
+from packer.reader.batches.windows import WindowBuffer
 from packer.types import Array
 
 

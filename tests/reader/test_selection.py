@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from packer.errors import DamageError, UsageError
+from packer.pack.opened import Pack
+from packer.pack.shards import ShardFiles
 from packer.reader import BatchStream, PackedDataset, WindowSampler
-from packer.reader.pack import Pack
 from packer.reader.selection import SelectedPack, of_fraction
-from packer.reader.shards import ShardFiles
 
 pytestmark = [
     # More workers than cores are slow, and here that is all they are.
@@ -51,7 +51,7 @@ def test_any_selection_reads_as_a_pack_of_its_samples(pack_root: Any, mask: list
 
 @pytest.fixture(scope="module")
 def pack_root(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from packer.options import ConvertOptions
+    from packer.settings.options import ConvertOptions
     from packer.writer import PackWriter
 
     root = tmp_path_factory.mktemp("selection") / "pack"

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packer.errors import UsageError
-from packer.reader.hashing import Draws
-from packer.reader.steps import Crop, Flip, Scale, apply_steps
+from packer.reader.images.steps import Crop, Flip, Scale, apply_steps
+from packer.reader.order.hashing import Draws
 from packer.reader.transforms import (
     BuiltIn,
     CenterCrop,

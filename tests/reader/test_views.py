@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import WeightedRandomSampler
 
-from packer.reader.pack import Pack
+from packer.pack.opened import Pack
 from packer.reader.views import Keys, Samples, Targets
 
 

@@ -21,8 +21,8 @@ from torch.utils.data import (
 )
 
 from packer.errors import DamageError
+from packer.pack.shards import ShardFiles
 from packer.reader import BatchStream, PackedDataset, WindowSampler
-from packer.reader.shards import ShardFiles
 
 pytestmark = [
     # More workers than cores are slow, and here that is all they are.

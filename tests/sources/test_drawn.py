@@ -13,7 +13,8 @@ from PIL import Image, ImageOps
 from packer import recipe, registry, sources
 from packer.errors import ImageError, OutputError
 from packer.reporting import Reporter
-from packer.sources import _drawings, drawn
+from packer.sample import drawings as _drawings
+from packer.sources import drawn
 from packer.types import Listing
 
 LITTER = (b"008.heart/RENAME2",)

@@ -6,7 +6,7 @@ import math
 import os
 from pathlib import Path
 
-from packer.reader import ranks
+from packer.reader.order import ranks
 
 _CGROUPS = Path("/sys/fs/cgroup")
 

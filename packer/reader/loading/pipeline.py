@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from packer.errors import DamagedSample
 from packer.raised import as_error
-from packer.reader.loading.making import Draft, Maker, Wanted
+from packer.reader.batches.making import Draft, Maker, Wanted
 from packer.types import Array
 
 #: Fewest pictures that a thread is given at a time: handing work over takes about 30 µs, a tenth of
@@ -65,7 +65,7 @@ class Pipeline:
             sheet: Where to write its pictures; None: each into memory of its own.
 
         Returns:
-            Its columns; see `packer.reader.loading.making.Maker.finished`. Cancelled when the
+            Its columns; see `packer.reader.batches.making.Maker.finished`. Cancelled when the
             pipeline is closed before it is done.
         """
         job = _Job()

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from packer.errors import UsageError
-from packer.reader.decoding import IMAGE
+from packer.reader.batches.making import Wanted
+from packer.reader.images.decoding import IMAGE
 from packer.reader.loading.device import Device, Sent
-from packer.reader.loading.making import Wanted
 from packer.reader.loading.sheets import Sheet
 
 

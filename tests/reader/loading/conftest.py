@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from packer.reader import PackedDataset
-from packer.reader.course import make_schedule
-from packer.reader.fields import Fields
-from packer.reader.loading.making import Material
-from packer.reader.order import OrderOptions
+from packer.reader.batches.fields import Fields
+from packer.reader.batches.making import Material
+from packer.reader.order.course import make_schedule
+from packer.reader.order.epoch import OrderOptions
 
 MakeMaterial = Callable[..., Material]
 

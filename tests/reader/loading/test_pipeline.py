@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from packer.reader.loading.making import Maker, Wanted
+from packer.reader.batches.making import Maker, Wanted
 from packer.reader.loading.pipeline import Pipeline
 from packer.reader.loading.sheets import HeapSheets
 from packer.types import Array

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from packer.reader.batches.making import Wanted
 from packer.reader.loading.device import Device, Sent
-from packer.reader.loading.making import Wanted
 from packer.reader.loading.prefetch import Prefetch
 from packer.reader.loading.sheets import HeapSheets, Layout
 

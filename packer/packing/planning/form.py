@@ -1,0 +1,147 @@
+"""Whether what lies in OUT/.packer has the form that packer gives it.
+
+Others may write to a shared folder, and a disk may damage it. What passes here is of the types and
+in the ranges that the code behind it counts on, and all names are names of files in OUT.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from packer import registry
+from packer.settings.parsing import SPLIT_NAME
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+#: More than anybody has; as many pictures take 10^12 x 40 bytes of index.
+_MOST = 1 << 40
+#: Of one plan. With the default size of a shard these are 256 TB.
+_MOST_SHARDS = 1_000_000
+
+Check = Callable[[Any], bool]
+
+
+def check_plan(value: Any) -> None:
+    """Check what plan.json holds, but for its version.
+
+    Raises:
+        ValueError: With what is wrong.
+    """
+    _check(
+        value,
+        {
+            "name": _is_text,
+            "options": _is_options,
+            "libraries": _maps(_is_text),
+            "source listing": _is_text,
+            "classes": _lists(_is_text),
+            "display names": _lists(_is_text),
+            "splits": _is_splits,
+            "shard batches": _is_positive,
+            "ignored": _maps(_is_number),
+        },
+    )
+    if len(value["classes"]) != len(value["display names"]):
+        raise ValueError("it has another number of classes than of display names")
+    size = value["options"]["batch_size"] * value["shard batches"]
+    if sum(-(-(end - first) // size) for first, end in value["splits"].values()) > _MOST_SHARDS:
+        raise ValueError(f"it has more than {_MOST_SHARDS:,} shards")
+
+
+def check_state(value: Any, stem: str) -> None:
+    """Check what the state of the shard `stem` holds.
+
+    Raises:
+        ValueError: With what is wrong.
+    """
+    _check(
+        value,
+        {
+            "record": lambda record: isinstance(record, dict),
+            "skips": _lists(_is_skip),
+            "notes": _maps(_is_number),
+            "stamps": _is_text,
+        },
+    )
+    _check(
+        value["record"],
+        {
+            "name": lambda name: _is_text(name) and name.rpartition(".")[0] == stem,
+            "size": _is_number,
+            "sha256": lambda text: _is_text(text) and bool(_SHA256.fullmatch(text)),
+            "fingerprint": lambda pair: _lists(_is_crc32)(pair) and len(pair) == 2,
+            "samples": _is_number,
+            "batches": _is_number,
+        },
+    )
+
+
+def check_parts(value: Any) -> None:
+    """Check what parts.json holds.
+
+    Raises:
+        ValueError: With what is wrong.
+    """
+    _check(value, {"parts": _is_positive})
+
+
+def _check(value: Any, checks: Mapping[str, Check]) -> None:
+    if not isinstance(value, dict):
+        raise ValueError(f"it holds {_kind(value)}, not an object")
+    for name, check in checks.items():
+        if name not in value:
+            raise ValueError(f"it has no {name!r}")
+        if not check(value[name]):
+            raise ValueError(f"its {name!r} cannot be")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
+
+
+def _is_crc32(value: Any) -> bool:
+    return _is_number(value) and value < 1 << 32
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _lists(check: Check) -> Check:
+    return lambda value: isinstance(value, list) and all(map(check, value))
+
+
+def _maps(check: Check) -> Check:
+    return lambda value: isinstance(value, dict) and all(map(check, value.values()))
+
+
+def _is_options(value: Any) -> bool:
+    if not isinstance(value, dict) or not _is_positive(value.get("batch_size")):
+        return False
+    rooms = {"format": "formats", "codec": "codecs"}
+    return all(value.get(name) in registry.names(room) for name, room in rooms.items())
+
+
+def _is_splits(value: Any) -> bool:
+    if not _maps(_lists(_is_number))(value):
+        return False
+    spans = value.values()
+    return all(map(SPLIT_NAME.fullmatch, value)) and all(
+        len(span) == 2 and span[0] <= span[1] for span in spans
+    )
+
+
+def _is_skip(value: Any) -> bool:
+    if not isinstance(value, dict) or not _is_number(value.get("slot")):
+        return False
+    texts = [value.get(name) for name in ("path", "reason", "detail")]
+    return all(map(_is_text, [*texts, value.get("path_base64", "")]))
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,232 @@
+"""One conversion as planned: what is read, how, and into what; nothing is written yet."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+import packer
+from packer import registry
+from packer.errors import SourceError, UsageError
+from packer.imaging import libraries
+from packer.input import Input
+from packer.pack.columns import ShardRecord
+from packer.packing.planning.agreement import Agreement, image_fields
+from packer.packing.planning.labels import Labelling, label_candidates
+from packer.packing.planning.plan import Plan, ShardPlan, listing_digest, make_plan
+from packer.packing.planning.stamps import changed_files, encode_stamps
+from packer.packing.shards.batch import BatchTask, Slot
+from packer.packing.shards.making import ShardTarget
+from packer.packing.skips import allowed_skips
+from packer.reporting import Reporter
+from packer.settings.options import ConvertOptions
+from packer.types import Array, Field, Listing, Skip, display_path, native_text
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything a conversion is decided by.
+
+    Attributes:
+        given: The source and what is known of it.
+        options: What the user asked for.
+        listing: What the scan found.
+        labelling: Class and split of each candidate.
+        plan: Which candidate goes where.
+        digest: Of the listing.
+        libraries: Versions of the libraries that decide bytes.
+        expected: Shards that were there before and must be the same again, by name.
+        suspect: What may have changed since then, for an error.
+    """
+
+    given: Input
+    options: ConvertOptions
+    listing: Listing
+    labelling: Labelling
+    plan: Plan
+    digest: str
+    libraries: Mapping[str, str]
+    expected: Mapping[str, ShardRecord] = field(default_factory=dict)
+    suspect: str = ""
+
+    @property
+    def planned(self) -> int:
+        """Number of slots."""
+        return len(self.plan.candidate)
+
+    @property
+    def max_skipped(self) -> int:
+        """How many samples may be skipped."""
+        return allowed_skips(self.planned, self.options.max_skipped)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Fields of every sample."""
+        return image_fields(self.options.codec)
+
+    def shard_name(self, shard: ShardPlan) -> str:
+        """File name of one shard."""
+        return f"{shard.stem}.{registry.load('formats', self.options.format).EXTENSION}"
+
+    def own_shards(self) -> list[ShardPlan]:
+        """The shards that this run makes: all, or those of its part."""
+        shards = list(self.plan.shards())
+        if self.options.part is None:
+            return shards
+        number, parts = self.options.part
+        return shards[number::parts]
+
+    def tasks(self, shard: ShardPlan) -> Iterator[BatchTask]:
+        """The batches of one shard, in order."""
+        for first, end in shard.batches:
+            slots = tuple(
+                Slot(number, path, label, self.listing.missing.get(path, ""))
+                for number, path, label in zip(
+                    range(first, end),
+                    map(self.listing.paths.__getitem__, self.plan.candidate[first:end].tolist()),
+                    self.plan.label[first:end].tolist(),
+                    strict=True,
+                )
+            )
+            fail = self.options.on_error == "fail"
+            yield BatchTask(self.given.source, self.options.image, slots, fail)
+
+    def target(self, out: Path, shard: ShardPlan) -> ShardTarget:
+        """One shard as it is to be in the folder `out`."""
+        return ShardTarget(
+            out=out,
+            plan=shard,
+            name=self.shard_name(shard),
+            format=self.options.format,
+            fields=self.fields,
+            one_size=self.options.image.one_size,
+            stamps=self.stamps(shard),
+            expected=self.expected.get(self.shard_name(shard)),
+            suspect=self.suspect,
+        )
+
+    def stamps(self, shard: ShardPlan) -> str:
+        """Sizes, times and inodes of a shard's source files: tells which of them changed."""
+        chosen = self._candidates(shard)
+        inodes = self.listing.inodes
+        return encode_stamps(
+            self.listing.sizes[chosen],
+            self.listing.stamps[chosen],
+            np.zeros(len(chosen), "<i8") if inodes is None else inodes[chosen],
+        )
+
+    def changed(self, shard: ShardPlan, stamps: str) -> list[bytes]:
+        """Paths of the shard's source files that changed since it had these stamps."""
+        chosen = self._candidates(shard)
+        numbers = changed_files(stamps, self.stamps(shard))
+        return [self.listing.paths[chosen[number]] for number in numbers]
+
+    def _candidates(self, shard: ShardPlan) -> Array:
+        return self.plan.candidate[shard.batches[0][0] : shard.batches[-1][1]]
+
+    def agreement(self) -> Agreement:
+        """What all runs that make this pack must agree on."""
+        return Agreement(
+            name=self.given.name,
+            options=self.options.affecting_bytes(),
+            libraries=self.libraries,
+            listing_sha256=self.digest,
+            classes=self.labelling.classes,
+            display_names=tuple(map(self.given.display_name, self.labelling.classes)),
+            splits=self.plan.splits,
+            shard_batches=self.plan.shard_batches,
+            ignored=dict(sorted(self.ignored().items())),
+        )
+
+    def missing(self) -> list[Skip]:
+        """The skips that are known before anything is read: files that are not there."""
+        if not self.listing.missing:
+            return []
+        paths = map(self.listing.paths.__getitem__, self.plan.candidate.tolist())
+        return [
+            Skip(slot, path, "missing", self.listing.missing[path])
+            for slot, path in enumerate(paths)
+            if path in self.listing.missing
+        ]
+
+    def ignored(self) -> Counter[str]:
+        """Files of the source that are in no shard by rule, by reason."""
+        return Counter(self.listing.ignored) + Counter(self.labelling.left_out)
+
+
+def make_job(
+    given: Input, options: ConvertOptions, reporter: Reporter, out: Path | None = None
+) -> Job:
+    """Scan the source and plan its conversion.
+
+    Args:
+        given: The source and what is known of it.
+        options: What the user asked for.
+        reporter: Gets warnings, and how far the scan is.
+        out: The pack's folder, which may lie in the source.
+
+    Raises:
+        SourceError: Nothing to convert there, or what the recipe refuses.
+        ConfigError: Options that do not fit the source.
+    """
+    options.require_one_size()
+    listing = given.source.scan(given.litter, reporter.scanned, out)
+    for reason, paths in sorted(listing.ignored_examples.items()):
+        more = listing.ignored[reason] - len(paths)
+        shown = ", ".join(map(display_path, paths)) + (f" and {more} more" if more else "")
+        reporter.detail(f"ignored, {reason}: {shown}")
+    if packs := listing.ignored.get("pack", 0):
+        shown = ", ".join(map(display_path, listing.ignored_examples["pack"]))
+        reporter.note(f"passed over what packer made, {packs} in all: {shown}")
+    if not listing.paths:
+        found = ", ".join(f"{count} {reason}" for reason, count in sorted(listing.ignored.items()))
+        raise SourceError(
+            f"{given.location}: no pictures there" + (f" (ignored: {found})" if found else ""),
+            "a source is a folder or archive with one folder of pictures a class",
+        )
+    if options.split is None:
+        options = dataclasses.replace(options, split=given.split)
+    labelling = label_candidates(
+        listing,
+        split=options.split,
+        split_seed=options.split_seed,
+        exclude=options.exclude_classes,
+    )
+    given.refuse_unlabelled(labelling.unlabelled)
+    classes = None if options.exclude_classes else len(labelling.classes)
+    expectations = given.expectations(len(listing.paths), classes)
+    for warning in (*expectations, *labelling.warnings, *_lost_links(listing)):
+        reporter.warn(warning)
+    plan = make_plan(listing, labelling, options)
+    if not len(plan.candidate):
+        raise SourceError(f"{given.location}: every picture is left out", "see --exclude-class")
+    versions = {"packer": packer.__version__, **libraries.versions()}
+    return Job(given, options, listing, labelling, plan, listing_digest(listing), versions)
+
+
+def _lost_links(listing: Listing) -> Iterator[str]:
+    """A line on links that lead nowhere and may stand for folders of pictures."""
+    if count := listing.ignored.get("broken-link", 0):
+        shown = ", ".join(map(display_path, listing.ignored_examples["broken-link"]))
+        links = "1 link leads" if count == 1 else f"{count} links lead"
+        yield f"{links} nowhere, in place of folders perhaps: {shown}"
+
+
+def output_folder(name: str, options: ConvertOptions, folder: Path) -> Path:
+    """Where a pack goes if the user names no place: `NAME-256-jpeg-tar` in `folder`.
+
+    Raises:
+        UsageError: The source has no name, as the root folder.
+    """
+    visible = native_text(name).lstrip(".")
+    if not visible:
+        raise UsageError("the source has no name that the pack could have", "give -o FOLDER")
+    parts = [visible, options.resize or "full"]
+    if options.resize_mode != "short" and options.resize:
+        parts.append(options.resize_mode)
+    return folder / "-".join([*parts, options.codec, options.format])

@@ -1,0 +1,1 @@
+"""One shard: reading ahead, making its batches, writing it, and what is kept of it."""

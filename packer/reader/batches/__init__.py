@@ -1,0 +1,1 @@
+"""From places in the order to mini-batches."""

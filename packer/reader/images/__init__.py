@@ -1,0 +1,1 @@
+"""From payloads to the pictures of a mini-batch."""

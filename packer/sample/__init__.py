@@ -1,0 +1,1 @@
+"""The pictures of the built-in sample, drawn by packer."""

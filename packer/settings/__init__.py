@@ -1,0 +1,1 @@
+"""What a user can ask of a conversion: options, their texts, config files."""

@@ -1,0 +1,98 @@
+"""Who is at a folder of this machine: locks that the kernel drops when their holder dies.
+
+For local disks and memory only: flock on network file systems reaches no other machine, or fails.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from pathlib import Path
+from types import TracebackType
+
+from packer.errors import OutputError
+from packer.files.fsio import output_error
+from packer.files.rights import is_trusted
+
+
+class Claim:
+    """A lock file that this process holds, alone or with others that share it.
+
+    Closing gives it up; so does the end of the process, whatever its cause. A forked child holds it
+    together with its parent.
+
+    Attributes:
+        path: The lock file.
+    """
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def __enter__(self) -> Claim:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give it up."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def is_last(self) -> bool:
+        """Of a shared claim: whether nobody else holds it; then nobody else gets it any more.
+
+        If others do, this one is given up.
+        """
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            return False
+        return True
+
+
+def try_claim(path: Path, *, shared: bool = False) -> Claim | None:
+    """Lock a file, made if it is not there, unless others hold it or its folder is gone.
+
+    Args:
+        path: The lock file. Its holder may remove it: what was locked then is no claim.
+        shared: With others that share it; else alone.
+
+    Raises:
+        OutputError: It cannot be made, another user has put something there, or the file system
+            has no locks.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise output_error(path, error) from error
+    claim = Claim(path, descriptor)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or not is_trusted(status):
+        claim.close()
+        raise OutputError(f"{path}: is not a lock file of this user", "remove it")
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return claim
+    except (BlockingIOError, FileNotFoundError):
+        pass  # held by others, or removed by its last holder
+    except OSError as error:
+        claim.close()
+        raise OutputError(
+            f"{path}: cannot be locked: {error.strerror}", "use a local disk, or /dev/shm"
+        ) from error
+    claim.close()
+    return None

@@ -1,0 +1,79 @@
+"""Makes room for what `packer convert` makes again: damaged files of a pack are moved aside.
+
+Nothing is removed, and what is made again gets its name only if it has the digest in the manifest
+(`packer.packing.restoring`), so a repaired pack is byte by byte what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from packer.errors import MissingShards
+from packer.files.fsio import make_folder, output_errors, sha256_file
+from packer.files.regular import NotRegular, open_regular
+from packer.pack.manifest import Manifest
+from packer.packing.finish import tidy_complete
+from packer.packing.lock import Lock
+from packer.packing.restoring import find_losses, move_aside, restore_beside
+from packer.packing.shards.shard import WORK_FOLDER
+from packer.reporting import Reporter
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What was done about damaged files.
+
+    Attributes:
+        restored: Files that were made again, by name.
+        missing: Files that only the source can give, by name: `packer convert` makes them again.
+    """
+
+    restored: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def repair_pack(
+    folder: Path, manifest: Manifest, damaged: Collection[str], reporter: Reporter
+) -> Repair:
+    """Move damaged files aside, and make again those that follow from others.
+
+    Args:
+        folder: The pack.
+        manifest: Its manifest.
+        damaged: Names of files that differ from it.
+        reporter: Hears which files were moved, and to which names.
+
+    Raises:
+        UsageError: Made again, a file is not what the manifest lists.
+        OutputError: The file system refused.
+        InUse: Another run is at work there.
+    """
+    make_folder(folder / WORK_FOLDER)
+    with Lock(folder / WORK_FOLDER, None, note=reporter.note) as lock:
+        # Another run may have mended some meanwhile.
+        wrong = {name for name in damaged if not _is_right(folder / name, manifest)}
+        lock.confirm()
+        move_aside(folder, wrong, reporter)
+    lost = find_losses(folder, manifest)
+    if lost:
+        try:
+            return Repair(restored=restore_beside(folder, manifest, reporter).names)
+        except MissingShards:
+            lost = find_losses(folder, manifest)
+    tidy_complete(folder)
+    return Repair(missing=tuple(lost))
+
+
+def _is_right(path: Path, manifest: Manifest) -> bool:
+    """Whether a file is what the manifest lists; one that is not there needs no moving."""
+    record = manifest.all_files().get(path.name)
+    with output_errors(path):
+        try:
+            with open_regular(path, follow=True):
+                return record is not None and sha256_file(path) == record.sha256
+        except FileNotFoundError:
+            return True
+        except NotRegular:
+            return False

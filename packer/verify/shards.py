@@ -1,0 +1,81 @@
+"""What workers of `packer verify` do: compare one file, read the samples of one batch."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from packer import registry
+from packer.errors import DamageError, ImageError, PackerError
+from packer.files.fsio import sha256_file
+from packer.pack.payloads import Payloads
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """A file and what the manifest says of it."""
+
+    path: Path
+    size: int
+    sha256: str
+
+
+def name_file(file: ListedFile) -> str:
+    """Names a file, for an error."""
+    return str(file.path)
+
+
+def compare_file(file: ListedFile) -> str:
+    """How a file differs, "" if it does not."""
+    try:
+        status = file.path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return "is not a regular file"
+        if status.st_size != file.size:
+            return f"has {status.st_size} bytes, the manifest says {file.size}"
+        return "" if sha256_file(file.path) == file.sha256 else "its SHA-256 differs"
+    except FileNotFoundError:
+        return "missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+
+
+@dataclass(frozen=True)
+class ReadTask:
+    """One batch whose samples are to be read."""
+
+    payloads: Payloads
+    batch: int
+    decode: bool
+
+
+def name_batch(task: ReadTask) -> str:
+    """Names a batch, for an error."""
+    return f"{task.payloads.pack.split}, batch {task.batch}"
+
+
+def read_batch(task: ReadTask) -> list[str]:
+    """The damage in one batch, a line a sample."""
+    pack = task.payloads.pack
+    image = next(entry for entry in pack.manifest.fields if entry.kind == "image")
+    first = int(pack.index["batch_first"][task.batch])
+    samples = range(first, first + int(pack.index["batch_count"][task.batch]))
+    damage = []
+    try:
+        span = task.payloads.span(task.batch)
+    except PackerError as error:
+        return [error.message]
+    for sample in samples:
+        try:
+            payload = task.payloads.cut([span], np.array([sample]), image.name)[0]
+            if task.decode and payload is not None:
+                width, height = (int(pack.index[name][sample]) for name in ("width", "height"))
+                registry.load("codecs", str(image.codec)).decode(payload, width, height)
+        except DamageError as error:
+            damage.append(error.message)
+        except ImageError as error:
+            damage.append(f"{pack.describe(sample, image.name)}: {error.message}")
+    return damage

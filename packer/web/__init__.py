@@ -1,0 +1,1 @@
+"""Downloads that go on where they were cut off."""

@@ -1,0 +1,87 @@
+"""What code gives as a picture → what a shard stores for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from packer.errors import ImageError
+from packer.imaging.pil import as_opened, is_pillow
+from packer.packing.transcode import transcode, transcode_pixels
+from packer.settings.options import ImageOptions
+from packer.types import Array, Encoded, Pixels
+
+
+def encode_picture(image: Any, options: ImageOptions) -> Encoded:
+    """Resize and encode a picture, whatever it is given as.
+
+    Args:
+        image: A picture's file as bytes, or the path of one; a PIL image; pixels, uint8, upright:
+            an array H×W×3 (RGB), H×W×1 or H×W (gray), or a torch tensor of these shapes or 3×H×W
+            or 1×H×W. A tensor whose first and last sides would both do is taken as 3×H×W or 1×H×W.
+        options: What is asked for.
+
+    Raises:
+        ImageError: It cannot be stored.
+    """
+    if isinstance(image, bytes | bytearray | memoryview):
+        return transcode(bytes(image), options)
+    if isinstance(image, str | os.PathLike):
+        path = Path(image)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ImageError("unreadable", f"{path}: {error.strerror}") from error
+        return transcode(data, options, path.suffix)
+    if is_pillow(image):
+        opened = as_opened(image)
+        if isinstance(opened, bytes):
+            return transcode(opened, options)
+        image = opened
+    elif _is_tensor(image):
+        image = _of_tensor(image)
+    return transcode_pixels(_rgb(image), options)
+
+
+def _is_tensor(image: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(image, torch.Tensor)
+
+
+def _of_tensor(tensor: Any) -> Array:
+    """H×W×C or H×W."""
+    if str(tensor.dtype) != "torch.uint8":  # numpy does not know all of torch's types
+        raise _wrong(tuple(tensor.shape), str(tensor.dtype))
+    array: Array = tensor.detach().cpu().numpy()
+    if array.ndim == 3 and array.shape[0] in (1, 3):
+        return array.transpose(1, 2, 0)
+    return array
+
+
+def _rgb(image: Any) -> Pixels:
+    """H×W×3 of an array that may be gray."""
+    if not isinstance(image, np.ndarray):
+        raise ImageError(
+            "unsupported",
+            f"{type(image).__name__} is neither bytes, a path, a PIL image, an array nor a tensor",
+        )
+    gray = image.ndim == 2 or (image.ndim == 3 and image.shape[2] == 1)
+    if image.dtype != np.uint8 or not (gray or (image.ndim == 3 and image.shape[2] == 3)):
+        raise _wrong(image.shape, str(image.dtype))
+    pixels: Pixels = image
+    return np.repeat(pixels.reshape(*pixels.shape[:2], 1), 3, axis=2) if gray else pixels
+
+
+def _wrong(shape: tuple[int, ...], dtype: str) -> ImageError:
+    hint = ""
+    if "float" in dtype:
+        hint = ": convert from 0…1 with (255 * x).round() and to uint8"
+    elif len(shape) == 3 and shape[0] in (1, 3):
+        hint = ": .transpose(1, 2, 0) puts the channels last"
+    elif len(shape) == 3 and shape[2] == 4:
+        hint = ": give RGBA as a PIL image"
+    return ImageError("undecodable", f"pixels are {shape} {dtype}, not H×W×3 or H×W uint8{hint}")

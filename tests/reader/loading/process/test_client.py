@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from packer.errors import UsageError, WorkerError
+from packer.reader.batches.making import Wanted
+from packer.reader.loading.process.client import Remote
+from packer.types import Array
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
+
+
+@pytest.fixture
+def remotes() -> Iterator[list[Remote]]:
+    started: list[Remote] = []
+    yield started
+    for remote in started:
+        remote.stop()
+        assert remote._process.exitcode is not None
+
+
+def started(remotes: list[Remote], material: Any, keep: int = 2) -> Remote:
+    remotes.append(Remote(material, 2, keep, "fork"))
+    return remotes[-1]
+
+
+def test_mini_batches_in_slots(build_pack: Any, make_material: Any, remotes: list[Remote]) -> None:
+    built = build_pack([[8]])
+    remote = started(remotes, make_material(built, 2))
+    assert remote.sheets is not None
+    walk = remote.begin()
+    asked = []
+    for step in range(4):
+        sheet = remote.sheets.take()
+        asked.append((walk.submit(Wanted(0, 0, step), sheet), sheet))
+    for step, (answer, sheet) in enumerate(asked):
+        assert answer.result()["key"] == built.keys[2 * step : 2 * step + 2]
+        pictures = sheet.tensor(2).permute(0, 2, 3, 1)
+        assert np.array_equal(pictures, built.pixels[2 * step : 2 * step + 2])
+    walk.close()
+
+
+def test_slots_of_a_walk_that_was_left_come_back(
+    build_pack: Any, make_material: Any, remotes: list[Remote]
+) -> None:
+    """But not before the other process is done with them."""
+    remote = started(remotes, make_material(build_pack([[8] * 4]), 2), keep=9)
+    assert remote.sheets is not None
+    for _ in range(5):
+        walk = remote.begin()
+        for step in range(6):
+            walk.submit(Wanted(0, 0, step), remote.sheets.take())
+        walk.close()
+    last = remote.begin().submit(Wanted(0, 0, 0), remote.sheets.take())
+    assert len(last.result()["key"]) == 2
+    assert len(remote.sheets._lending._free) == min(9, remote.sheets._slots.made - 1)
+
+
+def test_slots_beyond_what_is_kept_are_forgotten(
+    build_pack: Any, make_material: Any, remotes: list[Remote]
+) -> None:
+    remote = started(remotes, make_material(build_pack([[8]]), 2), keep=1)
+    assert remote.sheets is not None
+    for _ in range(3):
+        walk = remote.begin()
+        held = []
+        for step in range(4):
+            sheet = remote.sheets.take()
+            columns = walk.submit(Wanted(0, 0, step), sheet).result()
+            held.append(sheet.tensor(columns["image"]))
+        walk.close()
+        del held, sheet
+    assert remote.sheets._slots.made == 4 + 3 + 3
+    assert remote.begin().submit(Wanted(0, 0, 0), remote.sheets.take()).result()
+    if sys.platform == "linux":
+        maps = Path(f"/proc/{remote._process.pid}/maps").read_text()
+        assert maps.count("/memfd:packer") == 1
+
+
+def test_killed_it_is_an_error_that_says_so(
+    build_pack: Any, make_material: Any, remotes: list[Remote]
+) -> None:
+    """CL08: while it is waited for, and before it is asked."""
+
+    def wait(pixels: Array) -> Array:
+        time.sleep(30)
+        return pixels
+
+    remote = started(remotes, make_material(build_pack([[8]]), 2, transform=wait))
+    answer = remote.begin().submit(Wanted(0, 0, 0), None)
+    threading.Timer(0.3, os.kill, (remote._process.pid, signal.SIGKILL)).start()
+    begun = time.monotonic()
+    with pytest.raises(WorkerError, match="was killed by SIGKILL"):
+        answer.result()
+    assert time.monotonic() - begun < 20
+    assert not remote.usable
+    with pytest.raises(WorkerError, match="was killed by SIGKILL"):
+        remote.begin().submit(Wanted(0, 0, 0), None)
+
+
+def test_one_that_exits_by_itself(
+    build_pack: Any, make_material: Any, remotes: list[Remote]
+) -> None:
+    def leave(pixels: Array) -> Array:
+        os._exit(7)
+
+    remote = started(remotes, make_material(build_pack([[8]]), 2, transform=leave))
+    with pytest.raises(WorkerError, match="ended with exit code 7"):
+        remote.begin().submit(Wanted(0, 0, 0), None).result()
+
+
+def test_half_a_message_is_the_last(
+    build_pack: Any, make_material: Any, remotes: list[Remote]
+) -> None:
+    """Ctrl-C in the middle of one: nothing that comes after it could be understood."""
+    remote = started(remotes, make_material(build_pack([[8]]), 2))
+    answer = remote.begin().submit(Wanted(0, 0, 0), None)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    remote._connection.recv = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        answer.result()
+    assert not remote.usable
+
+
+def test_not_in_worker_processes_and_not_by_any_method(
+    build_pack: Any, make_material: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import multiprocessing
+
+    material = make_material(build_pack([[8]]), 2)
+    with pytest.raises(UsageError, match="process 'forked'"):
+        Remote(material, 2, 2, "forked")
+    current = multiprocessing.current_process()
+    monkeypatch.setitem(current._config, "daemon", True)  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="cannot run in a worker process"):
+        Remote(material, 2, 2, None)
+
+
+def test_no_fork_while_other_threads_run(build_pack: Any, make_material: Any) -> None:
+    """CL06. Locks that they hold would be held for ever in the new process: seen with one of
+    Python's import system, held by a thread that used a part of numpy for the first time.
+    """
+    material = make_material(build_pack([[8]]), 2)
+    ready = threading.Event()
+    other = threading.Thread(target=ready.wait, name="busy")
+    other.start()
+    try:
+        with pytest.raises(UsageError, match="'busy'") as caught:
+            Remote(material, 2, 2, "fork")
+        assert "process='spawn'" in caught.value.hint
+    finally:
+        ready.set()
+        other.join()
+    Remote(material, 2, 2, "fork").stop()

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from packer.reader.loading.process.shared import SharedSheets, mapped
+from packer.reader.loading.sheets import Layout
+from packer.reader.sharedmem import anonymous_file
+
+LAYOUT = Layout(4, 6, 8, "float32")
+
+
+@pytest.mark.parametrize("memfd", [True, False])
+def test_both_sides_see_the_same(memfd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not memfd:
+        monkeypatch.delattr(os, "memfd_create")
+    descriptor = anonymous_file(LAYOUT.nbytes)
+    one, other = mapped(descriptor, LAYOUT), mapped(descriptor, LAYOUT)
+    os.close(descriptor)
+    one[2, 3] = 5
+    assert (other[2, 3] == 5).all()
+    assert other.sum() == 5 * 8 * 3
+
+
+def test_slots_are_used_again_and_dropped() -> None:
+    sheets = SharedSheets(LAYOUT, 2)
+    first = sheets.take()
+    first.array[:] = 3
+    tensor = first.tensor(2)
+    number = first.slot.number
+    del first
+    assert sheets.take().slot.number != number
+    del tensor
+    assert sheets.take().slot.number == number
+    tensors = [sheets.take().tensor(1) for _ in range(5)]
+    del tensors
+    assert len(sheets.forgotten()) == 3
+    assert sheets.forgotten() == []
+
+
+def test_descriptors_are_closed() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    sheets = SharedSheets(LAYOUT, 1)
+    slots = [sheets.take() for _ in range(4)]
+    slots[0].slot.close_descriptor()
+    slots[0].slot.close_descriptor()
+    array = slots[1].array
+    del slots, sheets
+    assert np.array_equal(array, np.zeros(LAYOUT.shape))  # the memory itself lives on
+    del array
+    assert len(os.listdir("/proc/self/fd")) == before

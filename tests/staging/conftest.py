@@ -1,0 +1,5 @@
+"""Fixtures of this room's tests."""
+
+from tests.packs import build_pack, fake_pack, format_name
+
+__all__ = ["build_pack", "fake_pack", "format_name"]

@@ -1,7 +1,7 @@
 """Bytes → upright RGB uint8 → resized: what a picture is, and its pixels.
 
-    sniff      what kind of file the bytes are
-    probe      `Head`: size, orientation, colour, profile, read from the header alone
+    heads/     `Head`: kind, size, orientation, colour, profile, read from the header alone
+    native/    the optional C extensions
     decode     the pixels, upright, as RGB
     resize     the size they will have, and the resizing
     libraries  what is installed, what it decides, how to repair it

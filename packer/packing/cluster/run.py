@@ -1,8 +1,8 @@
 """Shards made by the machines of a dask cluster.
 
-A task is a whole shard, written where it is made (`packer.packing.cluster.remote`); what comes back is its state.
-dask gives the shard of a dead worker to another one. docs/decisions/0017-dask.md tells why it is
-made so.
+A task is a whole shard, written where it is made (`packer.packing.cluster.remote`); what comes back
+is its state. dask gives the shard of a dead worker to another one. The reasons are in
+docs/decisions/0017-dask.md.
 """
 
 from __future__ import annotations

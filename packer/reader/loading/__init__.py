@@ -1,9 +1,8 @@
-"""What a Loader is made of: how mini-batches are read ahead, decoded in threads, and handed out.
+"""How a Loader makes mini-batches ahead of the training loop.
 
-cores      how many threads
-sheets     memory for pictures, used again once nobody can see it
-making     one mini-batch, step by step
-pipeline   many of them at once, in threads of this process
-remote     the same in a process of its own
-prefetch   in order, a few ahead, to the device
+    cores      how many threads
+    sheets     memory for pictures, used again once nobody can see it
+    pipeline   many mini-batches at once, in threads of this process
+    process/   the same in a process of its own
+    prefetch   in order, a few ahead, to the device
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from packer.errors import OutputError, PackerError, SourceError, UsageError
-from packer.packing.cluster import remote as remote
+from packer.packing.cluster import remote
 from packer.packing.cluster.remote import (
     RemoteTask,
     Terms,

@@ -1,4 +1,4 @@
-"""What mini-batches are made of, for tests of who makes them."""
+"""Materials: what mini-batches are made from, for tests of the code that makes them."""
 
 from __future__ import annotations
 

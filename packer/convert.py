@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packer import formats
-from packer.errors import InUse, OutputError, UsageError, WorkDone
+from packer.errors import InUse, OtherPack, OutputError, UsageError, WorkDone
 from packer.files.fsio import list_folder, make_folder, real_path, remove_if_there
 from packer.files.paths import given_path
 from packer.imaging import libraries
@@ -298,7 +298,7 @@ def _keep_complete(out: Path, job: Job, reporter: Reporter) -> ConvertResult:
     difference = describe_difference(theirs, ours)
     if difference:
         lost = f"; {describe_losses(losses)}" if losses else ""
-        raise UsageError(
+        raise OtherPack(
             f"{out}: holds a complete pack with {difference}{lost}",
             "use another --out, or --force to move it away",
         )

@@ -7,9 +7,10 @@
     ├── MissingShards          1  parts of a pack are still to be made
     ├── ReadError              1  the source cannot be read, or changed meanwhile
     ├── WorkerError            1  a worker process died
-    ├── UsageError             2  the caller asked for something that cannot be
+    ├── UsageError             2  the caller asked for something invalid
     │   ├── ConfigError        2  … in a config, recipe or option value
     │   ├── SourceError        2  … the source is missing, empty or not what it should be
+    │   ├── OtherPack          2  … a complete pack is there that was made of something else
     │   ├── MissingDependency  2  … a library is not installed; says the line that installs it
     │   └── SamplerReplaced    2  … a framework makes a sampler anew and loses its options
     ├── TooManySkipped         3  more samples skipped than --max-skipped allows
@@ -93,13 +94,17 @@ class WorkerError(PackerError):
 
 
 class UsageError(PackerError):
-    """The caller asked for something that cannot be."""
+    """The caller asked for something invalid."""
 
     exit_code = 2
 
 
+class OtherPack(UsageError):
+    """A complete pack was made from another source, or with other options."""
+
+
 class ConfigError(UsageError):
-    """A config, a recipe or an option holds a value that cannot be."""
+    """A config, a recipe or an option holds an invalid value."""
 
 
 class SourceError(UsageError):

@@ -104,7 +104,7 @@ def open_input(
 
     Raises:
         SourceError: Nothing there, or nothing that packer can read.
-        ConfigError: A recipe file that cannot be.
+        ConfigError: An invalid recipe file.
     """
     given_path(source, "source")
     text = os.fspath(source)  # as it is: ./NAME is never a recipe

@@ -19,6 +19,7 @@ from packer.errors import ConfigError, SourceError, suggestion
 from packer.settings import yamlfile
 from packer.settings.configfile import check_options
 from packer.settings.parsing import parse_bytes
+from packer.settings.patterns import compile_bounded, first_group
 from packer.sources import Source
 from packer.types import path_bytes
 
@@ -68,8 +69,8 @@ class Recipe:
             class folders is refused.
         images: Number of candidates it should have, or None.
         classes: Number of classes it should have, or None.
-        class_name: Regular expression; where it matches a whole class folder's name, its first
-            group is the class's display name.
+        class_name: Regular expression (`packer.settings.patterns`). If it matches the whole name
+            of a class folder, its first group is the class's display name.
         litter: Paths known to be no pictures.
         options: Defaults of convert's options, by field of `ConvertOptions`; `split` among them.
     """
@@ -93,8 +94,7 @@ class Recipe:
 
     def display_name(self, folder: str) -> str:
         """A class folder's name for people: `001.ak47` → `ak47`."""
-        match = re.fullmatch(self.class_name, folder) if self.class_name else None
-        return match[1] if match else folder
+        return first_group(compile_bounded(self.class_name), folder) if self.class_name else folder
 
     @property
     def litter_paths(self) -> frozenset[bytes]:
@@ -122,7 +122,7 @@ def load(name_or_path: str) -> Recipe:
     """Read a recipe by name ("caltech256"), or from a file of the user's own ("./mine.yaml").
 
     Raises:
-        ConfigError: No such recipe; an unknown key, or a value that cannot be.
+        ConfigError: No such recipe; an unknown key, or an invalid value.
     """
     where, value = yamlfile.load(name_or_path, _PACKAGE, "recipe")
     known = [entry.name for entry in dataclasses.fields(Recipe) if entry.name != "name"]
@@ -223,10 +223,11 @@ def _archive(where: str, value: object) -> Archive:
 
 def _check_class_name(where: str, pattern: str) -> None:
     try:
-        if pattern and re.compile(pattern).groups < 1:
-            raise _wrong(where, "class_name", pattern, "a pattern with a group, as '\\d+\\.(.+)'")
-    except re.error as error:
+        compiled = compile_bounded(pattern)
+    except ValueError as error:
         raise ConfigError(f"{where}: class_name: {error}") from error
+    if pattern and compiled.groups < 1:
+        raise _wrong(where, "class_name", pattern, "a pattern with a group, as '\\d+\\.(.+)'")
 
 
 def _text(where: str, key: str, value: object) -> str:

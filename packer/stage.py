@@ -46,7 +46,7 @@ def stage(
 
     Raises:
         SourceError: No pack there, or an unfinished one.
-        UsageError: Options that cannot be.
+        UsageError: Invalid options.
         DamageError: A file of the pack is missing or damaged.
         OutputError: Not enough room, with the numbers; or `dest` cannot be written to.
         PackerError: The pack cannot be read.

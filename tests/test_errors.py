@@ -18,6 +18,7 @@ EXIT_CODES = {
     "ReadError": 1,
     "WorkerError": 1,
     "UsageError": 2,
+    "OtherPack": 2,
     "ConfigError": 2,
     "SourceError": 2,
     "MissingDependency": 2,

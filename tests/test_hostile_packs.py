@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -16,11 +17,12 @@ import pytest
 
 from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import DamagedSample
+from packer.imaging.heads.probe import PIXEL_LIMIT, PIXELS_PER_BYTE
 from packer.pack.columns import encode_shard_index
 from packer.pack.index import IndexFile
 from packer.pack.manifest import read_manifest, seal
 from packer.packing.completion import as_draft, write_beside
-from packer.reader import BatchStream, PackedDataset
+from packer.reader import BatchStream, Loader, PackedDataset
 from packer.reader.transforms import CenterCrop, Resize
 from packer.writer import PackWriter
 from tests.mutating import mutated, outcome, use_all, uses
@@ -117,6 +119,47 @@ def test_a_payload_larger_than_the_index_says_is_not_decoded(tmp_path: Path, cod
             for read in (dataset.__getitem__, lambda _, d=dataset: list(BatchStream(d, 1))):
                 found = outcome(partial(_refused, read), LITTLE)
                 assert found == "", f"{name}, {quality}: {found}"
+
+
+#: Pictures of a mini-batch; with the largest size that an index may give them, 34 GB.
+MANY = 64
+
+
+@pytest.mark.parametrize("codec", ["jpeg", "png", "webp", "raw"])
+def test_no_memory_is_asked_for_that_only_the_index_speaks_of(tmp_path: Path, codec: str) -> None:
+    draw = np.random.default_rng(0)
+    pictures = draw.integers(0, 255, (MANY, 128, 128, 3), np.uint8)
+    options = ConvertOptions(codec=codec)
+    with PackWriter(tmp_path / "pack", classes=["a"], options=options) as writer:
+        for number, pixels in enumerate(pictures):
+            writer.write(image=pixels, label=0, key=str(number))
+    size = int(IndexFile(tmp_path / "pack/train-000000.index")["image.size"].min())
+    most = min(PIXEL_LIMIT, size * PIXELS_PER_BYTE.get(codec, PIXEL_LIMIT))
+    _resize_in_index(tmp_path / "pack", math.isqrt(most))
+    transforms: dict[str, Any] = {"whole": None, "crop": CenterCrop(32), "resize": Resize((32, 32))}
+    for name, transform in transforms.items():
+        dataset = PackedDataset(tmp_path / "pack", decode="numpy", transform=transform)
+        for way, read in _LOOPS.items():
+            if way == "process" and (codec, name) != ("webp", "whole"):
+                continue  # starts a process each time, and takes the same way
+            found = outcome(partial(_is_damaged, read, dataset))
+            assert found == "", f"{name}, {way}: {found}"
+
+
+_LOOPS: dict[str, Callable[[PackedDataset], Any]] = {
+    "sample": lambda dataset: dataset[0],
+    "stream": lambda dataset: list(BatchStream(dataset, MANY)),
+    "loader": lambda dataset: list(Loader(dataset, batch_size=MANY, threads=2)),
+    "process": lambda dataset: list(Loader(dataset, batch_size=MANY, process=True)),
+}
+
+
+def _is_damaged(read: Callable[[PackedDataset], Any], dataset: PackedDataset) -> str | None:
+    try:
+        read(dataset)
+    except DamagedSample:
+        return None
+    return "was decoded"
 
 
 def _refused(read: Callable[[int], Any]) -> str | None:

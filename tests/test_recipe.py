@@ -83,6 +83,7 @@ ARCHIVE = "title: x\narchives:\n  - name: a.tar\n    urls: ['https://e.org/a']\n
         ("title: x\nclasses: true\n", "classes is True, should be a whole number"),
         ("title: x\nclass_name: '(.*'\n", "class_name: "),
         ("title: x\nclass_name: '.*'\n", "should be a pattern with a group"),
+        ("title: x\nclass_name: '(a+)+b'\n", "class_name: repeats a group"),
         ("title: x\nsource: drwan\n", r"unknown source 'drwan' \(did you mean 'drawn'"),
         ("title: x\noptions: 5\n", "options is 5, should be lines"),
         (

@@ -49,8 +49,8 @@ _SHOWN_EACH = 5
 @click.option(
     "--repair",
     is_flag=True,
-    help="Move damaged files aside (NAME.old-…) and make again what needs no source; packer convert"
-    " makes the rest.",
+    help="Move damaged files aside (NAME.old-…) and make them again: with --against from SOURCE,"
+    " without it what needs no source.",
 )
 @option("-j", "--jobs", type=click.IntRange(min=1), help="Worker processes [all cores].")
 @reporting_options
@@ -113,7 +113,7 @@ def _damage(pack: Path, result: VerifyResult) -> DamageError:
     return DamageError(
         f"{pack}: was damaged in {places}; now missing: {missing}"
         + (f" and {more} more" if more > 0 else ""),
-        "run the packer convert again that made the pack: it makes what is missing",
+        _rest(pack),
     )
 
 
@@ -162,6 +162,15 @@ def _repair(pack: Path) -> str:
     from packer.pack.manifest import read_manifest
 
     return read_manifest(pack).repair
+
+
+def _rest(pack: Path) -> str:
+    from packer.pack.manifest import read_manifest
+
+    manifest = read_manifest(pack)
+    if not manifest.listing_sha256 or manifest.counts.get("excerpt_of"):
+        return manifest.repair
+    return "run the packer convert again that made the pack, or --repair --against its source"
 
 
 def _refuse(pack: Path, source: str, found: SourceDifferences, *, listed: bool) -> None:

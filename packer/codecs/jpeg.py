@@ -11,7 +11,7 @@ from packer.codecs._size import require_size
 from packer.errors import ImageError
 from packer.imaging import jpeg as jpeg_decoder
 from packer.imaging.heads.head import Head
-from packer.imaging.heads.jpeg import EOI, MARKER
+from packer.imaging.heads.jpeg import EOI, MARKER, require_few_scans
 from packer.imaging.heads.probe import probe
 from packer.imaging.native.pieces import NATIVE, Piece, make_pieces
 from packer.imaging.native.region import Region, decode_jpeg
@@ -151,6 +151,7 @@ def _decode_whole(
     """A picture of this (height, width), scaled and as fast as the region says."""
     import simplejpeg
 
+    require_few_scans(payload)
     height, width = shape
     scaled = -(-height // region.divisor), -(-width // region.divisor)
     try:

@@ -189,7 +189,7 @@ def _check_extensions(fields: Sequence[Field]) -> None:
         extension = entry.extension
         if not _EXTENSION.fullmatch(extension) or len(extension) > _MAX_EXTENSION:
             raise ConfigError(
-                f"field {entry.name!r}: extension {extension!r} cannot name a tar member",
+                f"field {entry.name!r}: invalid extension of a tar member: {extension!r}",
                 "lower-case letters, digits and underscores, parts joined by dots",
             )
         if extension in seen:

@@ -209,6 +209,8 @@ def _may_lack_rows(image: Image) -> bool:
 
 def _decode_tiff(data: bytes, head: Head, wanted: _Wanted) -> _Raw:
     plan = tiff.prepare(data)
+    for part in tiff.jpegs(data):  # libtiff's warnings of them reach nobody
+        jpeg.require_whole(part)
     known = f"TIFF of {plan.colours}"
     with pil.opened(plan.data, "tiff", known=known, by_libtiff=plan.by_libtiff) as image:
         if image.mode not in pil.CONVERTIBLE:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 from typing import TYPE_CHECKING
 
 from packer.errors import ImageError
+from packer.imaging.heads import jpeg as head_jpeg
 from packer.imaging.heads.head import Head
+from packer.imaging.native.complaint import first_complaint
 from packer.imaging.tidy_jpeg import (
     has_changed_line_ends,
     has_lost_block,
@@ -80,8 +83,8 @@ def decode(
         require_no_lost_block(data, head)
     except ImageError as error:
         if keep_damaged and error.reason in ("damaged", "truncated"):
-            with contextlib.suppress(ValueError):  # there is not one whole scan
-                return decode_by_simplejpeg(tidied(data, head), head, strict=False), "damaged"
+            with contextlib.suppress(ImageError):  # there is not one whole scan
+                return _decode_anyhow(data, head), "damaged"
         raise
     return found
 
@@ -100,6 +103,22 @@ def cmyk_image(data: bytes, head: Head, *, keep_damaged: bool = False) -> tuple[
         if image.mode != "CMYK":
             raise ImageError("undecodable", f"CMYK JPEG that Pillow reads as {image.mode}")
         return image.copy(), note
+
+
+def require_whole(data: bytes) -> None:
+    """Refuse a JPEG inside of another file if its pixel data are damaged. What else may be wrong
+    with it is left to that file's decoder.
+
+    Raises:
+        ImageError: truncated, damaged, unsupported.
+    """
+    try:
+        decode(data, head_jpeg.parse(data), _REDUCTIONS[0])
+    except struct.error:
+        raise ImageError("truncated", "JPEG that ends within its header") from None
+    except ImageError as error:
+        if error.reason != "undecodable":
+            raise
 
 
 def require_no_lost_block(data: bytes, head: Head) -> None:
@@ -132,28 +151,55 @@ def _decode_tidied(data: bytes, head: Head) -> Array:
         return decode_by_simplejpeg(clean, head)
     except ValueError as error:
         complaint = str(error)
-    pixels = _second_opinion(clean, head, complaint)
-    if pixels is not None:
+    try:
+        pixels = decode_by_simplejpeg(clean, head, strict=False)
+    except ValueError:
+        complaint = _judge(clean, complaint)
+        pixels = _decode_by_pillow(clean, complaint)
+    if not complaint or is_padding(complaint, clean):
         return pixels
-    if is_padding(complaint, clean):
-        return decode_by_simplejpeg(clean, head, strict=False)
     if not head.complete:
         raise ImageError("truncated", f"JPEG that was cut before its end (libjpeg: {complaint})")
     raise ImageError("damaged", f"libjpeg: {complaint}")
 
 
-def _second_opinion(data: bytes, head: Head, complaint: str) -> Array | None:
-    """Pillow's pixels of what simplejpeg does not read at all, as unusual subsampling; None for
-    what it reads, but with complaints.
+def _decode_anyhow(data: bytes, head: Head) -> Array:
+    """What can be decoded of a damaged JPEG.
+
+    Raises:
+        ImageError: Nothing.
+    """
+    clean = tidied(data, head)
+    try:
+        return decode_by_simplejpeg(clean, head, strict=False)
+    except ValueError as error:
+        return _decode_by_pillow(clean, str(error))
+
+
+def _judge(data: bytes, refusal: str) -> str:
+    """What libjpeg complains of in a JPEG that simplejpeg does not read at all, as one of unusual
+    subsampling; "" if nothing.
+
+    Raises:
+        ImageError: unsupported.
+    """
+    complaint = first_complaint(data)
+    if complaint is None:
+        raise ImageError(
+            "unsupported",
+            f"{refusal}; whether such a JPEG is whole is only known with packer's C extensions",
+        )
+    if "implemented" in complaint:  # fractional sampling, and codings that were left out
+        raise ImageError("unsupported", f"libjpeg: {complaint}")
+    return complaint
+
+
+def _decode_by_pillow(data: bytes, complaint: str) -> Array:
+    """What Pillow makes of a JPEG, whatever its libjpeg warns about.
 
     Raises:
         ImageError: undecodable, truncated.
     """
-    try:
-        decode_by_simplejpeg(data, head, strict=False)
-        return None
-    except ValueError:
-        pass  # not even without strictness: Pillow's libjpeg may read it
     try:
         from packer.imaging.pil import opened, to_pixels
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from packer.errors import MissingDependency
 from packer.files import mapped
-from packer.imaging.native import cutting, fastresize, pieces, region
+from packer.imaging.native import complaint, cutting, fastresize, pieces, region
 from packer.imaging.opencv import load_cv2
 from packer.installing import install_line, install_only, pip, resizer, version
 
@@ -170,6 +170,7 @@ def _extensions_line() -> str:
         "both at once": pieces.NATIVE.is_built,
         "cutting": cutting.NATIVE.is_built,
         "mapping": mapped.NATIVE.is_built,
+        "unusual JPEGs": complaint.NATIVE.is_built,
     }
     built = ", ".join(name for name, there in found.items() if there) or "none"
     missing = ", ".join(name for name, there in found.items() if not there)

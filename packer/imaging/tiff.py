@@ -8,7 +8,7 @@ holds every combination of depth, colours, layout, compression and byte order).
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from packer.imaging.heads.tiff import (
     BITS,
     COLOUR_MAP,
     COMPRESSION,
+    DATA_TAGS,
     EXTRA,
     FILL_ORDER,
     FORMAT,
@@ -45,7 +46,9 @@ _COLOURS: Final = {0: "gray", 1: "gray", 2: "RGB", 3: "palette", 5: "CMYK", 6: "
 #: Numbers of planes that Pillow puts together rightly, by photometric.
 _PLANES: Final = {2: (3, 4), _CMYK: (4,), _YCBCR: (3,)}
 _UNSIGNED, _FLOAT = 1, 3
+#: Old and new; of the new one, tables that all strips share.
 _JPEG: Final = (6, 7)
+_JPEG_TABLES: Final = 347
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,21 @@ class Prepared:
     by_libtiff: bool
     inverted: bool
     colours: str
+
+
+def jpegs(data: bytes) -> Iterator[bytes]:
+    """The strips or tiles of a TIFF with JPEG compression, each as a file of its own; of others,
+    nothing.
+    """
+    directory = read_directory(data)
+    if directory.first(COMPRESSION, 1) != _JPEG[1]:
+        return
+    shared = bytes(directory.values(_JPEG_TABLES)).removesuffix(b"\xff\xd9")
+    for offsets, counts in DATA_TAGS:
+        pairs = zip(directory.values(offsets), directory.values(counts), strict=False)
+        for offset, count in pairs:
+            part = data[offset : offset + count]
+            yield shared + part[2:] if shared else part
 
 
 def prepare(data: bytes) -> Prepared:

@@ -122,16 +122,13 @@ def restore_beside(out: Path, manifest: Manifest, reporter: Reporter) -> Restore
         OutputError: The file system refused.
         InUse: Another run is at work there.
     """
-    missing = _missing_shards(manifest, find_losses(out, manifest))
+    losses = find_losses(out, manifest)
+    missing = _missing_shards(manifest, losses)
+    if not missing and LEDGER_NAME in losses and manifest.counts["skipped"]:
+        missing[LEDGER_NAME] = losses[LEDGER_NAME]
     if missing:
         raise MissingShards(
             f"{out}: {describe_losses(missing)}", "run the same packer convert again", [*missing]
-        )
-
-    def ledger() -> bytes:
-        raise MissingShards(
-            f"{out}: {LEDGER_NAME} is missing or of another size",
-            "run the same packer convert again",
         )
 
     make_folder(out / WORK_FOLDER)
@@ -139,7 +136,7 @@ def restore_beside(out: Path, manifest: Manifest, reporter: Reporter) -> Restore
         losses = find_losses(out, manifest)
         try:
             reporter.warn(f"{out}: {describe_losses(losses)}: made again")
-            _restore_beside(out, manifest, ledger, reporter)
+            _restore_beside(out, manifest, lambda: b"", reporter)
         finally:
             remove_own_temps(out)
     tidy_complete(out)

@@ -66,7 +66,7 @@ class PackedDataset(PackAttributes):
 
     Raises:
         SourceError: No pack there, or an unfinished one.
-        UsageError: An argument that cannot be, or a split that is not there.
+        UsageError: An invalid argument, or a split that is not there.
         DamageError: The pack does not hold what its manifest says.
         OutputError: No room for a copy, with the numbers.
     """
@@ -173,7 +173,7 @@ class PackedDataset(PackAttributes):
             seed: Of `fraction`.
 
         Raises:
-            UsageError: A condition that cannot be.
+            UsageError: An invalid condition.
         """
         pack = self.pack
         if samples is not None:

@@ -65,7 +65,7 @@ class Loader(BatchStream):
         shuffle: As BatchStream's; so are the others.
 
     Raises:
-        UsageError: An argument that cannot be.
+        UsageError: An invalid argument.
         SourceError: No pack there, or an unfinished one.
         DamageError: The pack does not hold what its manifest says.
     """
@@ -238,7 +238,7 @@ class Loader(BatchStream):
                 raise UsageError(f"{name} {getattr(self, name)} is out of range", "at least 1")
         if self._memory_format not in (torch.channels_last, torch.contiguous_format):
             raise UsageError(
-                f"memory_format {self._memory_format} cannot be",
+                f"invalid memory_format {self._memory_format}",
                 "torch.channels_last or torch.contiguous_format",
             )
         if self._process and self._pin_memory:

@@ -42,7 +42,7 @@ class MixedStream(IterableDataset[Any]):
         seed: Of the order. Must be equal on all ranks.
 
     Raises:
-        UsageError: An argument that cannot be.
+        UsageError: An invalid argument.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ def _shares(lengths: Array, weights: Sequence[float] | None) -> Array:
     if given.shape != lengths.shape:
         raise UsageError(f"{given.size} weights for {lengths.size} streams", "one a stream")
     if not np.isfinite(given).all() or (given < 0).any() or given.sum() <= 0:
-        raise UsageError(f"weights {given.tolist()} cannot be", "0 or more, not all 0")
+        raise UsageError(f"invalid weights {given.tolist()}", "0 or more, not all 0")
     shares: Array = given / given.sum()
     return shares
 

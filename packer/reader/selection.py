@@ -210,7 +210,7 @@ def of_fraction(pack: Pack, fraction: float | tuple[float, float], seed: int) ->
     """
     low, high = fraction if isinstance(fraction, tuple) else (0.0, fraction)
     if not 0 <= low <= high <= 1:
-        raise UsageError(f"fraction {fraction} cannot be", "0 to 1, or (low, high)")
+        raise UsageError(f"invalid fraction {fraction}", "0 to 1, or (low, high)")
     order = _stratified(pack, combine(seed, _FRACTION))
     mask = np.zeros(len(order), np.bool_)
     mask[order[_rounded(low, len(order)) : _rounded(high, len(order))]] = True

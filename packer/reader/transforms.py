@@ -185,7 +185,7 @@ class Normalize(BuiltIn):
         self.mean = tuple(float(value) for value in mean)
         self.std = tuple(float(value) for value in std)
         if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
-            raise UsageError(f"mean {mean} or std {std} cannot be", "three numbers, std above 0")
+            raise UsageError(f"invalid mean {mean} or std {std}", "three numbers, std above 0")
 
     def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
         yield Standardise(self.mean, self.std)

@@ -137,9 +137,7 @@ class ConvertOptions:
         _check_range("jobs", self.jobs, 1, 4096)
         _check_range("max skipped", self.max_skipped, 0, None)
         if self.part is not None and not 0 <= self.part[0] < self.part[1]:
-            raise ConfigError(
-                f"part {self.part[0]}/{self.part[1]} cannot be", "K/N with 0 <= K < N"
-            )
+            raise ConfigError(f"invalid part {self.part[0]}/{self.part[1]}", "K/N with 0 <= K < N")
         if self.split not in (None, "none"):
             parse_split(self.split or "")
 

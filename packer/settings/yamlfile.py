@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.resources
 import math
+import os
+import select
+import stat
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,8 @@ from packer.errors import SAME_DATA_SET, ConfigError, suggestion
 _SUFFIXES = (".yaml", ".yml")
 #: Of a file. Those that come with packer have 2 kB; PyYAML reads about 100 kB a second.
 _MOST_BYTES = 1 << 18
+#: How long a command may take that writes a file to a pipe.
+_PIPE_SECONDS = 60
 
 
 def names(package: str) -> tuple[str, ...]:
@@ -92,10 +97,21 @@ def _read_text(path: Path) -> str:
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is too long, or no UTF-8.
+        ValueError: It is too long, no UTF-8, or a pipe that nobody writes to.
     """
-    with path.open("rb") as file:
-        data = file.read(_MOST_BYTES + 1)
+    # Opening a pipe waits for a writer otherwise.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123
+        is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+        poller = select.poll()
+        poller.register(file, select.POLLIN)
+        data = b""
+        while len(data) <= _MOST_BYTES:
+            if is_pipe and not poller.poll(_PIPE_SECONDS * 1000):
+                raise ValueError(f"is a pipe to which nobody wrote for {_PIPE_SECONDS} s")
+            if not (part := file.read(_MOST_BYTES + 1 - len(data))):
+                break
+            data += part
     if len(data) > _MOST_BYTES:
         raise ValueError(f"has more than {_MOST_BYTES:,} bytes")
     return data.decode("utf-8")

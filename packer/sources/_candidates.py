@@ -33,8 +33,8 @@ _SYSTEM_FOLDERS = frozenset(
     (b"__MACOSX", b"@eaDir", b"lost+found", b"$RECYCLE.BIN", b"System Volume Information")
 )
 _EXAMPLES = 5
-#: Candidates between two reports: a second of a slow network file system.
-_HEARD_EVERY = 1000
+#: Files between two reports: a second of a slow network file system.
+HEARD_EVERY = 1000
 #: Limits of the columns of a listing. A file's time in ns lies beyond them before 1678 and after
 #: 2262; as it only tells whether the file changed, the nearest time that fits does as well.
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
@@ -129,6 +129,7 @@ class Candidates:
     ) -> None:
         self._litter = frozenset(litter)
         self._hear = hear
+        self._seen = 0
         self._paths: list[bytes] = []
         self._sizes = array("q")
         self._stamps = array("q")
@@ -168,7 +169,12 @@ class Candidates:
             self._sizes.append(clamp(size))
             self._stamps.append(clamp(stamp))
         self._inodes.append(inode)
-        if self._hear is not None and len(self._paths) % _HEARD_EVERY == 0:
+        self._report()
+
+    def _report(self) -> None:
+        """Call `hear` where it is time for it. Files that are ignored take time, too."""
+        self._seen += 1
+        if self._seen % HEARD_EVERY == 0 and self._hear is not None:
             self._hear(len(self._paths))
 
     def add_missing(self, path: bytes, why: str) -> None:
@@ -234,6 +240,7 @@ class Candidates:
 
     def ignore(self, reason: str, path: bytes) -> None:
         """Count a file, or a whole hidden folder, as ignored."""
+        self._report()
         self._ignored[reason] = self._ignored.get(reason, 0) + 1
         examples = self._examples.setdefault(reason, [])
         examples.append(path)

@@ -12,14 +12,14 @@ import os
 import shlex
 import weakref
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from packer.errors import ImageError, SourceError
 from packer.sources import MAX_FILE_BYTES, _tar, _zip, read_error
+from packer.sources._candidates import HEARD_EVERY, is_picture
 from packer.sources._member import Member
 from packer.sources._numbers import read_numbers
 from packer.sources._tree import Tree
@@ -118,7 +118,7 @@ class ArchiveSource:
             DamageError: The archive is damaged or cut short.
         """
         self._key = self._key._replace(litter=tuple(sorted(litter)))
-        table = _table(self._key)
+        table = _table(self._key, hear)
         listing = table.listing
         return replace(listing, numbers=read_numbers(listing, table.number_files, table.read_small))
 
@@ -130,10 +130,10 @@ class ArchiveSource:
 class _Table:
     """Where an archive's candidates lie, and the open archive."""
 
-    def __init__(self, key: _Key) -> None:
+    def __init__(self, key: _Key, hear: Callable[[int], None] | None) -> None:
         self._path = key.path
         try:
-            self._fd = os.open(key.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = os.open(key.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise _unreadable(key.path, error) from error
         weakref.finalize(self, os.close, self._fd)
@@ -144,7 +144,7 @@ class _Table:
             is_zip = _is_zip(os.pread(self._fd, _HEAD_BYTES, 0))
             self._read_member = _zip.read_member if is_zip else _tar.read_member
             members = (_zip if is_zip else _tar).members(self._fd, key.path)
-            tree = Tree(members, self._read_small, os.fsencode(key.path))
+            tree = Tree(_reported(members, hear), self._read_small, os.fsencode(key.path))
             self.listing, self._places = tree.listing(key.root, key.litter)
         except OSError as error:
             raise _unreadable(key.path, error) from error
@@ -182,9 +182,30 @@ class _Table:
 
 
 #: A conversion reads one archive; a second is kept for code that compares two.
-@lru_cache(maxsize=2)
-def _table(key: _Key) -> _Table:
-    return _Table(key)
+_MOST_TABLES = 2
+_tables: dict[_Key, _Table] = {}
+
+
+def _table(key: _Key, hear: Callable[[int], None] | None = None) -> _Table:
+    """The table of an archive, read where this process has not done so; then `hear` is called now
+    and then with the number of pictures found so far.
+    """
+    table = _tables.get(key)
+    if table is None:
+        table = _Table(key, hear)
+        for old in list(_tables)[: 1 - _MOST_TABLES]:
+            _tables.pop(old, None)
+        _tables[key] = table
+    return table
+
+
+def _reported(members: Iterable[Member], hear: Callable[[int], None] | None) -> Iterator[Member]:
+    pictures = 0
+    for number, member in enumerate(members, 1):
+        pictures += is_picture(member.name)
+        if hear is not None and number % HEARD_EVERY == 0:
+            hear(pictures)
+        yield member
 
 
 def _head(location: Path) -> bytes:

@@ -7,6 +7,7 @@ except a link to a folder that it lies in itself, which would never end.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -139,8 +140,8 @@ class FolderSource:
         """The beginning of a small file; b"" of one that is not there or may not be read."""
         full = os.path.join(self.top, path)  # noqa: PTH118
         try:
-            with open(full, "rb", buffering=0) as file:  # noqa: PTH123
-                return file.read(LONGEST + 1)
+            with io.FileIO(full, "rb", opener=_open) as file:
+                return file.read(LONGEST + 1) or b""
         except OSError as error:
             reason = read_error(display_path(full), error)
             if isinstance(reason, ImageError) or error.errno in LEADS_NOWHERE:
@@ -161,8 +162,10 @@ class FolderSource:
             raise read_error(display_path(full), error) from error
 
     def _read(self, full: bytes) -> bytes:
-        with open(full, "rb", buffering=0) as file:  # noqa: PTH123
+        with io.FileIO(full, "rb", opener=_open) as file:
             status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise changed(display_path(full), "is no regular file any more")
             if status.st_size > MAX_FILE_BYTES:
                 raise ImageError("too-large", f"{status.st_size} bytes, more than {MAX_FILE_BYTES}")
             data = file.readall()
@@ -171,6 +174,11 @@ class FolderSource:
         if self._newest is not None and clamp(status.st_mtime_ns) > self._newest:
             raise changed(display_path(full), "changed since the source was scanned")
         return data
+
+
+def _open(path: str | bytes, flags: int) -> int:
+    """Open a file that was a regular one: what may have taken its place is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _take(

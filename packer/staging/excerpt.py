@@ -154,7 +154,7 @@ def choose(source: Path, options: StageOptions) -> Excerpt:
 
     Raises:
         SourceError: No pack there, or an unfinished one.
-        UsageError: It has no such split; a fraction or number of jobs that cannot be.
+        UsageError: It has no such split; an invalid fraction or number of jobs.
         DamageError: The manifest is damaged.
     """
     if not 0 < options.fraction <= 1:

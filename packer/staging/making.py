@@ -67,7 +67,7 @@ def stage_pack(
 
     Raises:
         SourceError: No pack there, or an unfinished one.
-        UsageError: It has no such split; a fraction that cannot be.
+        UsageError: It has no such split; an invalid fraction.
         DamageError: A file of the pack is missing or damaged; it is not in the copy.
         OutputError: Not enough room, with the numbers; or `dest` cannot be written to.
         PackerError: The pack cannot be read.

@@ -79,7 +79,7 @@ def compare_source(
         pool: Workers that make batches; started only if pictures are compared.
         reporter: Hears what is going on.
     """
-    job = make_job(source, _options(folder, manifest), reporter, folder)
+    job = make_job(source, options_of(folder, manifest), reporter, folder)
     packed = dict(_packed(folder, manifest))
     skipped = _skipped(folder / LEDGER_NAME)
     found = _compare_samples(job, manifest, packed, skipped)
@@ -94,7 +94,12 @@ def compare_source(
     return dataclasses.replace(found, changed=changed, pictures=pictures)
 
 
-def _options(folder: Path, manifest: Manifest) -> ConvertOptions:
+def options_of(folder: Path, manifest: Manifest) -> ConvertOptions:
+    """The options with which a pack was made, as far as they decide what is in it.
+
+    Raises:
+        UsageError: One of them is unknown here.
+    """
     options = dict(manifest.options)
     if (
         options.get("order") not in ORDERS

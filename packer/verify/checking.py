@@ -26,7 +26,7 @@ from packer.packing.shards.batch import describe_batch, make_batch
 from packer.packing.workers.pool import Pool
 from packer.reporting import Reporter
 from packer.verify.against import SourceDifferences, compare_source
-from packer.verify.repair import Repair, repair_pack
+from packer.verify.repair import Repair, make_missing, repair_pack
 from packer.verify.shards import (
     ListedFile,
     ReadTask,
@@ -71,13 +71,14 @@ class VerifyOptions:
 
     Attributes:
         decode: Decode every picture.
-        against: Source to convert again and compare with, sample by sample.
+        against: Source to convert again and compare with, sample by sample, if nothing is damaged.
         jobs: Worker processes; None = the cores this process may use.
         backend: loky, threading, sequential.
         sample: Read the samples of these batches, and compare no shard as a whole.
         minutes: Begin nothing new after that time. Shards come in random order then, so that
             another run looks at others first.
-        repair: Move files that differ aside, and make again what can be made without the source.
+        repair: Move files that differ aside, and make them again: with `against` all, else what can
+            be made without the source.
     """
 
     decode: bool = False
@@ -93,8 +94,6 @@ class VerifyOptions:
         for name in ("against", "repair"):
             if getattr(self, name) and not whole:
                 raise UsageError(f"{name} looks at the whole pack", "leave out sample and minutes")
-        if self.against is not None and self.repair:
-            raise UsageError("against needs a whole pack", "repair first, without against")
         if self.minutes is not None and not self.minutes > 0:
             raise UsageError(f"minutes {self.minutes} is out of range", "more than 0")
 
@@ -144,8 +143,25 @@ def verify_pack(
         heard = ComparedBytes(work, _pack_bytes(manifest), reporter)
         result.against = compare_source(folder, manifest, options.against, pool, heard)
     if options.repair and differing:
-        result.repair = repair_pack(folder, manifest, differing, reporter)
+        result.repair = _repair(folder, manifest, differing, options, work, reporter)
     return result
+
+
+def _repair(
+    folder: Path,
+    manifest: Manifest,
+    differing: set[str],
+    options: VerifyOptions,
+    work: Work,
+    reporter: Reporter,
+) -> Repair:
+    done = repair_pack(folder, manifest, differing, reporter)
+    if not done.missing or options.against is None:
+        return done
+    jobs, backend = options.jobs, options.backend
+    heard = ComparedBytes(work, _pack_bytes(manifest), reporter)
+    made = make_missing(folder, manifest, options.against, heard, jobs=jobs, backend=backend)
+    return Repair(restored=(*done.restored, *made.restored))
 
 
 def _open_splits(folder: Path, manifest: Manifest) -> dict[str, str]:

@@ -7,18 +7,21 @@ Nothing is removed, and what is made again gets its name only if it has the dige
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from packer.errors import MissingShards
+from packer.convert import convert_dataset
+from packer.errors import MissingShards, OtherPack, UsageError
 from packer.files.fsio import make_folder, output_errors, sha256_file
 from packer.files.regular import NotRegular, open_regular
+from packer.input import Input
 from packer.pack.manifest import Manifest
 from packer.packing.finish import tidy_complete
 from packer.packing.lock import Lock
 from packer.packing.restoring import find_losses, move_aside, restore_beside
 from packer.packing.shards.shard import WORK_FOLDER
 from packer.reporting import Reporter
+from packer.verify.against import options_of
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,37 @@ def repair_pack(
             lost = find_losses(folder, manifest)
     tidy_complete(folder)
     return Repair(missing=tuple(lost))
+
+
+def make_missing(
+    folder: Path,
+    manifest: Manifest,
+    source: Input,
+    reporter: Reporter,
+    *,
+    jobs: int | None,
+    backend: str,
+) -> Repair:
+    """Make again what only the source can give, after `repair_pack`.
+
+    Args:
+        folder: The pack.
+        manifest: Its manifest.
+        source: What it was made from.
+        reporter: Hears what is going on.
+        jobs: Worker processes; None = the cores this process may use.
+        backend: loky, threading, sequential.
+
+    Raises:
+        UsageError: The source is not what it was, or the pack is from no source.
+        PackerError: As `convert_dataset`.
+    """
+    options = replace(options_of(folder, manifest), jobs=jobs, backend=backend)
+    try:
+        return Repair(convert_dataset(source, folder, options, reporter=reporter).restored)
+    except OtherPack as error:
+        hint = "give the source as it was when the pack was made" if manifest.listing_sha256 else ""
+        raise UsageError(error.message, hint or manifest.repair) from None
 
 
 def _is_right(path: Path, manifest: Manifest) -> bool:

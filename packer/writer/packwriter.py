@@ -71,7 +71,7 @@ class PackWriter:
 
     Raises:
         UsageError: `out` is not empty, holds an unfinished pack with other settings, or an argument
-            that cannot be.
+            is invalid.
         InUse: Another process writes there.
         OutputError: The file system refused.
     """
@@ -159,7 +159,7 @@ class PackWriter:
             raise UsageError(f"key {key!r} was written already", "keys name samples: once each")
         number = self._settings.label(label, key)
         if not SPLIT_NAME.fullmatch(split):
-            raise UsageError(f"{split!r} cannot name a split", "letters, digits and _")
+            raise UsageError(f"invalid name of a split: {split!r}", "letters, digits and _")
         further = self._settings.payloads(fields or {}, key)
         if path in self._done:
             self._pass_over(path, key)

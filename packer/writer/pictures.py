@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from packer.errors import ImageError
+from packer.files.regular import read_regular, reason
 from packer.imaging.pil import as_opened, is_pillow
 from packer.packing.transcode import transcode, transcode_pixels
 from packer.settings.options import ImageOptions
+from packer.sources import MAX_FILE_BYTES
 from packer.types import Array, Encoded, Pixels
 
 
@@ -31,12 +34,7 @@ def encode_picture(image: Any, options: ImageOptions) -> Encoded:
     if isinstance(image, bytes | bytearray | memoryview):
         return transcode(bytes(image), options)
     if isinstance(image, str | os.PathLike):
-        path = Path(image)
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise ImageError("unreadable", f"{path}: {error.strerror}") from error
-        return transcode(data, options, path.suffix)
+        return transcode(_read(Path(image)), options, Path(image).suffix)
     if is_pillow(image):
         opened = as_opened(image)
         if isinstance(opened, bytes):
@@ -45,6 +43,20 @@ def encode_picture(image: Any, options: ImageOptions) -> Encoded:
     elif _is_tensor(image):
         image = _of_tensor(image)
     return transcode_pixels(_rgb(image), options)
+
+
+def _read(path: Path) -> bytes:
+    """The file at a path, of the size that a file of a source may have.
+
+    Raises:
+        ImageError: unreadable: also a pipe, device or folder; too-large.
+    """
+    try:
+        return read_regular(path, MAX_FILE_BYTES, follow=True)
+    except (OSError, ValueError) as error:  # a zero byte in the path is the latter
+        too_large = isinstance(error, OSError) and error.errno == errno.EFBIG
+        kind = "too-large" if too_large else "unreadable"
+        raise ImageError(kind, f"{path}: {reason(error)}") from error
 
 
 def _is_tensor(image: Any) -> bool:

@@ -124,7 +124,7 @@ def settings_of(
     """Check a PackWriter's arguments.
 
     Raises:
-        UsageError: One that cannot be, or has no effect.
+        UsageError: One is invalid, or has no effect.
     """
     options = options or ConvertOptions()
     _refuse_unused(options)
@@ -159,11 +159,11 @@ def _further_fields(taken: Sequence[Field], given: Mapping[str, str]) -> tuple[F
     for name, extension in given.items():
         if not _FIELD_NAME.fullmatch(name) or name in names:
             raise UsageError(
-                f"{name!r} cannot name a field", "a lower-case word, not image, label or key"
+                f"invalid name of a field: {name!r}", "a lower-case word, not image, label or key"
             )
         if not _FIELD_NAME.fullmatch(extension) or extension in extensions:
             raise UsageError(
-                f"extension {extension!r} of field {name!r} cannot be",
+                f"invalid extension {extension!r} of field {name!r}",
                 f"a lower-case word, none of {', '.join(sorted(extensions))}",
             )
         extensions.add(extension)

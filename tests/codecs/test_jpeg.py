@@ -14,6 +14,7 @@ from packer.errors import ImageError
 from packer.imaging.heads.probe import probe
 from packer.imaging.native import pieces as pieces_module
 from packer.imaging.native import region as region_module
+from packer.imaging.native.pieces import Piece
 from packer.imaging.native.region import Region
 from packer.settings.options import SUBSAMPLINGS, ImageOptions
 from packer.types import Pixels
@@ -153,3 +154,48 @@ def test_several_at_once_only_with_the_extension(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(pieces_module.NATIVE, "module", native)
         for alike in (False, True):
             assert bool(jpeg.at_once(alike)) == (native is not None)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_scans_without_end_are_not_decoded(
+    native: bool, picture: Pixels, save: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that no converter stored: each scan takes the time of a picture."""
+    if not native:
+        monkeypatch.setattr(region_module.NATIVE, "module", None)
+        monkeypatch.setattr(pieces_module.NATIVE, "module", None)
+    height, width = picture.shape[:2]
+    data = save(picture, "jpeg", progressive=True, quality=95)
+    many = data[:-2] + b"\xff\xda\x00\x08\x01\x01\x01\x01\x10\x00\x3f" * 300 + data[-2:]
+    for part in (Region(0, 0, height, width), Region(1, 2, 8, 9), Region(0, 0, 8, 9, 2)):
+        with pytest.raises(ImageError, match=r"too-large: JPEG of 3\d\d scans, more than 100"):
+            jpeg.decode_region(many, width, height, part)
+    piece, out = Piece(width, height, Region(0, 0, 8, 8), False), np.zeros((1, 8, 8, 3), np.uint8)
+    assert list(jpeg.decode_pieces([memoryview(many)], [piece], out)) == [0]
+    assert list(jpeg.decode_pieces([memoryview(data)], [piece], out)) == ([] if native else [0])
+    with pytest.raises(ImageError, match="too-large"):
+        jpeg.decode(many, width, height)
+
+
+@pytest.mark.skipif(
+    not region_module.NATIVE.is_built, reason="built without libjpeg-turbo's headers"
+)
+@pytest.mark.parametrize("rounds", [33, 34])
+def test_the_extension_stops_where_scans_are_too_many(
+    rounds: int, picture: Pixels, save: Callable[..., bytes]
+) -> None:
+    """Three scans, one a component, again and again: libjpeg has no complaint about that."""
+    height, width = picture.shape[:2]
+    gray = save(picture[..., 0], "jpeg")
+    frame, scan = gray.find(b"\xff\xc0"), gray.find(b"\xff\xda")
+    numbers = (1, 2, 3)
+    components = b"".join(bytes([number, 0x11, 0]) for number in numbers)
+    head = gray[:frame] + b"\xff\xc0\x00\x11" + gray[frame + 4 : frame + 9] + b"\x03" + components
+    head += gray[frame + 13 : scan]
+    scans = [
+        b"\xff\xda\x00\x08\x01" + bytes([n, 0, 0, 63, 0]) + gray[scan + 10 : -2] for n in numbers
+    ]
+    data = head + b"".join(scans) * rounds + gray[-2:]
+    out = np.zeros((8, 9, 3), np.uint8)
+    found = region_module.decode_jpeg(data, (width, height), Region(1, 2, 8, 9), out)
+    assert found == (rounds * 3 <= 100)

@@ -21,7 +21,7 @@ import packer
 from packer import installing
 from packer.files import mapped
 from packer.imaging import libraries
-from packer.imaging.native import cutting, fastresize, pieces, region
+from packer.imaging.native import complaint, cutting, fastresize, pieces, region
 
 _REPAIR = f"{sys.executable} -m pip uninstall -y pillow pillow-simd"
 
@@ -80,8 +80,8 @@ def test_all_is_well_here() -> None:
 
 
 def test_the_report_names_extensions_that_were_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    modules = [region, fastresize, pieces, cutting, mapped]
-    names = ["region decoding", "resizing", "both at once", "cutting", "mapping"]
+    modules = [region, fastresize, pieces, cutting, mapped, complaint]
+    names = ["region decoding", "resizing", "both at once", "cutting", "mapping", "unusual JPEGs"]
     for built in range(len(names) + 1):
         for number, module in enumerate(modules):
             native = libraries if number < built else None

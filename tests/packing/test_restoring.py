@@ -158,7 +158,9 @@ def test_a_changed_source_is_refused_and_named(packed: Callable[..., Packed]) ->
     assert not pack.shard(1).exists()
     assert list(pack.out.glob(".packer/*.tmp")) == []
     (pack.source / "001.class0" / "new.jpg").write_bytes(b"x")
-    with pytest.raises(UsageError, match=r"with source listing .*; train-000001\.tar is missing"):
+    with pytest.raises(
+        UsageError, match=r"another source listing .*; train-000001\.tar is missing"
+    ):
         pack.again()
 
 

@@ -86,7 +86,7 @@ def test_values_are_converted(key: str, value: object, kept: object) -> None:
         ("exclude-classes", "257.clutter", "exclude-classes: .* should be a list"),
         ("part", 4, "part: is 4, should be K/N"),
         ("part", "0/" + "9" * 5000, "part: is .*, should be K/N"),
-        ("part", "4/4", "part: part 4/4 cannot be"),
+        ("part", "4/4", "part: invalid part 4/4"),
         ("jobs", 0, "jobs: jobs 0 is out of range"),
         ("batchsize", 4, r"unknown key 'batchsize' \(did you mean 'batch-size'"),
     ],

@@ -48,9 +48,9 @@ def test_defaults_are_those_of_the_contract() -> None:
         ({"shard_size": 0}, "shard size 0 is out of range (at least 1)"),
         ({"jobs": 0}, "jobs 0 is out of range"),
         ({"max_skipped": -1}, "max skipped -1 is out of range"),
-        ({"part": (2, 2)}, "part 2/2 cannot be"),
-        ({"part": (-1, 2)}, "part -1/2 cannot be"),
-        ({"part": (0, 0)}, "part 0/0 cannot be"),
+        ({"part": (2, 2)}, "invalid part 2/2"),
+        ({"part": (-1, 2)}, "invalid part -1/2"),
+        ({"part": (0, 0)}, "invalid part 0/0"),
         (
             {"split": "train=80,val=20"},
             "split 'train=80,val=20' is invalid: its parts must sum to 1",

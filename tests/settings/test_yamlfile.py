@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,20 @@ def load_text(tmp_path: Path, text: str) -> dict[str, object]:
 def test_names_come_from_the_package() -> None:
     assert yamlfile.names("packer.recipes") == ("caltech256", "folder", "imagenet", "sample")
     assert yamlfile.names("packer.configs") == ("nfs", "ram", "ssd")
+
+
+def test_a_pipe_is_read_and_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.yaml"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=["title: Mine\n" + "#" * 100_000])
+    writer.start()
+    assert yamlfile.load(str(path), "packer.recipes", "recipe")[1] == {"title": "Mine"}
+    writer.join()
+    monkeypatch.setattr(yamlfile, "_PIPE_SECONDS", 0)
+    with pytest.raises(ConfigError, match="is a pipe to which nobody wrote for 0 s"):
+        yamlfile.load(str(path), "packer.recipes", "recipe")
 
 
 def test_a_name_is_read_from_the_package_a_path_from_disk(tmp_path: Path) -> None:

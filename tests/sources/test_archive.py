@@ -272,3 +272,36 @@ def test_it_leaves_no_file_open(small: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert result.stdout == "2\n"
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_a_long_scan_tells_how_far_it_is(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"many.{kind}"
+    names = [f"a/{number}.jpg" for number in range(1500)] + [f"b/{n}.txt" for n in range(1000)]
+    if kind == "tar":
+        with tarfile.open(path, "w") as tar:
+            for name in names:
+                tar.addfile(tarfile.TarInfo(name))
+    else:
+        with zipfile.ZipFile(path, "w") as file:
+            for name in names:
+                file.writestr(name, b"")
+    heard: list[int] = []
+    archive.open_source(path).scan(hear=heard.append)
+    assert heard == [1000, 1500]
+
+
+def test_a_process_keeps_two_archives_open(tmp_path: Path) -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = descriptors()
+    for number in range(5):
+        path = tmp_path / f"{number}.tar"
+        with tarfile.open(path, "w") as tar:
+            tar.addfile(tarfile.TarInfo("a.jpg"))
+        source = archive.open_source(path)
+        for _ in range(2):
+            assert source.scan().paths == [b"a.jpg"]
+            assert source.read(b"a.jpg") == b""
+        assert descriptors() <= before + 2

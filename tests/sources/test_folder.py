@@ -200,7 +200,7 @@ def test_what_cannot_be_read_is_a_line_of_the_ledger(tmp_path: Path) -> None:
 
 
 def test_what_is_gone_or_changed_since_the_scan_stops_the_run_and_is_named(tmp_path: Path) -> None:
-    for name in ("gone", "grown", "same"):
+    for name in ("gone", "grown", "pipe", "same"):
         (tmp_path / f"{name}.jpg").write_bytes(b"x" * 100)
     source = folder.open_source(tmp_path)
     source.scan()
@@ -208,6 +208,10 @@ def test_what_is_gone_or_changed_since_the_scan_stops_the_run_and_is_named(tmp_p
     (tmp_path / "gone.jpg").unlink()
     with pytest.raises(ReadError, match=r"/gone.jpg: No such file .* while it was read"):
         source.read(b"gone.jpg")
+    (tmp_path / "pipe.jpg").unlink()
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with pytest.raises(ReadError, match=r"/pipe.jpg: is no regular file any more"):
+        source.read(b"pipe.jpg")
     later = (tmp_path / "same.jpg").stat().st_mtime_ns + 1
     os.utime(tmp_path / "grown.jpg", ns=(later, later))
     with pytest.raises(ReadError, match=r"/grown.jpg: changed since the source was scanned"):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,14 @@ import pytest
 from packer import registry
 from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import InUse, UsageError
+from packer.input import open_input
 from packer.pack.manifest import read_manifest
 from packer.packing.lock import Lock
 from packer.packing.shards.shard import WORK_FOLDER
+from packer.reporting import Reporter
 from packer.verify import VerifyOptions, VerifyResult, verify_pack
 from packer.verify.subset import Subset
+from packer.writer import PackWriter
 
 MakeTree = Callable[..., Path]
 Digest = Callable[[Path], dict[str, str]]
@@ -85,6 +89,107 @@ def test_only_what_needs_the_source_is_left_missing(pack: Path) -> None:
     assert result.repair.missing == (shard,)
     assert not (pack / shard).exists()
     assert "missing" in verify_pack(pack, VerifyOptions(jobs=1)).damage[0]
+
+
+def test_with_its_source_everything_comes_back(
+    pack: Path, options: ConvertOptions, digest_tree: Digest
+) -> None:
+    """Lost or damaged, each file alone and all together; the source may have moved."""
+    right = digest_tree(pack)
+    moved = pack.parent / "moved"
+    (pack.parent / "photos").rename(moved)
+    given = VerifyOptions(jobs=1, backend="sequential", repair=True, against=open_input(moved))
+    names = list(read_manifest(pack).all_files())
+    for lost in (*([name] for name in names), names):
+        for number, name in enumerate(lost):
+            if number % 2:
+                _spoil(pack / name)
+            else:
+                (pack / name).unlink()
+        result = verify_pack(pack, given)
+        assert result.repair is not None
+        assert set(result.repair.restored) >= set(lost) - {"train.index"}
+        assert result.repair.missing == ()
+        for old in pack.glob("*.old-*"):
+            old.unlink()
+        assert digest_tree(pack) == right, lost
+    assert verify_pack(pack, given).against is not None  # nothing was damaged: it was compared
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("gone", "another source listing .* is missing"),
+        ("more", "another source listing .* is missing"),
+        ("same size", "a picture of the source changed"),
+    ],
+)
+def test_from_a_source_that_changed_nothing_is_made(pack: Path, change: str, words: str) -> None:
+    photos = pack.parent / "photos"
+    pictures = sorted(photos.rglob("*_*.jpg"))
+    if change == "gone":
+        pictures[0].unlink()
+    elif change == "more":
+        shutil.copy(pictures[0], pictures[0].with_name("more.jpg"))
+    else:
+        for path in pictures:
+            status = path.stat()
+            data = path.read_bytes()
+            path.write_bytes(data[:-500] + data[-500:-2][::-1] + data[-2:])
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    shards = sorted(path for path in pack.iterdir() if path.name.startswith("train-000000."))
+    for path in shards:
+        path.unlink()
+    given = VerifyOptions(jobs=1, backend="sequential", repair=True, against=open_input(photos))
+    with pytest.raises(UsageError, match=words) as caught:
+        verify_pack(pack, given)
+    assert (change == "same size") != ("as it was when the pack was made" in caught.value.hint)
+    assert not any(path.exists() for path in shards)
+
+
+def test_nothing_is_said_to_be_made_that_only_the_source_can_give(pack: Path) -> None:
+    (pack / "skipped.jsonl").unlink()
+    reporter = Lines()
+    options = VerifyOptions(jobs=1, backend="sequential", repair=True)
+    result = verify_pack(pack, options, reporter)
+    assert result.repair is not None
+    assert result.repair.missing == ("skipped.jsonl",)
+    assert reporter.lines == []
+
+
+def test_an_empty_ledger_needs_no_source(tmp_path: Path, make_tree: MakeTree) -> None:
+    options = ConvertOptions(jobs=1, backend="sequential")
+    convert_dataset(make_tree(classes=1, each=2), tmp_path / "pack", options)
+    (tmp_path / "pack" / "skipped.jsonl").unlink()
+    result = _repair(tmp_path / "pack")
+    assert result.repair is not None
+    assert result.repair.restored == ("skipped.jsonl",)
+    assert (tmp_path / "pack" / "skipped.jsonl").read_bytes() == b""
+
+
+def test_a_pack_of_code_has_no_source(tmp_path: Path, make_tree: MakeTree) -> None:
+    photos = make_tree(classes=1, each=2)
+    with PackWriter(tmp_path / "pack", classes=["a"]) as writer:
+        for path in sorted(photos.rglob("*.jpg")):
+            writer.write(image=path, label=0, key=path.name)
+    (tmp_path / "pack" / "train-000000.tar").unlink()
+    given = VerifyOptions(jobs=1, backend="sequential", repair=True, against=open_input(photos))
+    with pytest.raises(UsageError) as caught:
+        verify_pack(tmp_path / "pack", given)
+    assert caught.value.hint == "copy it again, or write the pack anew"
+
+
+class Lines(Reporter):
+    """Keeps notes and warnings."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+    def warn(self, text: str) -> None:
+        self.lines.append(text)
 
 
 def test_a_link_or_a_file_of_another_size_is_moved_too(

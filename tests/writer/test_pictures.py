@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,23 @@ def decoded(image: Any) -> Any:
 @pytest.fixture
 def pixels() -> Any:
     return np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
+
+
+def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "link.png").symlink_to("/dev/zero")
+    with (tmp_path / "sparse.png").open("wb") as file:
+        file.truncate(20 << 30)
+    for path, why in (
+        (tmp_path / "pipe.png", "unreadable: .* is not a regular file"),
+        (tmp_path / "link.png", "unreadable: .* is not a regular file"),
+        (tmp_path, "unreadable: .* is not a regular file"),
+        (tmp_path / "none.png", "unreadable: .* No such file"),
+        ("a\0b", "unreadable: "),
+        (tmp_path / "sparse.png", "too-large: .* has more than 1,073,741,824 bytes"),
+    ):
+        with pytest.raises(ImageError, match=why):
+            encode_picture(path, OPTIONS)
 
 
 def test_arrays_and_tensors(pixels: Any) -> None:

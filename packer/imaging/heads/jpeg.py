@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ MARKER: Final = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
 #: for the smallest file tries 64. Fuzzers of libjpeg-turbo stop at 500; 200 over a picture of 60
 #: megapixels take a minute.
 MAX_SCANS: Final = 100
+#: Bytes of a JPEG up to its first scan: without metadata there are 600.
+_USUAL_HEAD: Final = 2048
 # Markers without a length: TEM, RST0..7, SOI.
 _BARE = frozenset((0x01, *range(0xD0, 0xD9)))
 # Quantisation and Huffman tables, of which the head says nothing: most of a file's segments.
@@ -38,6 +41,11 @@ _CODING = {
     0xCE: "hierarchical",
     0xCF: "hierarchical",
 }
+# Where a scan holds whole blocks, so that one is enough.
+_SEQUENTIAL = ("baseline", "extended")
+_ONE_SCAN = frozenset((0xC0, 0xC1))
+# Segments that say nothing of scans: tables, restart intervals, metadata.
+_PLAIN = frozenset((*_TABLES, 0xDD, *range(0xE0, 0xF0), 0xFE))
 # Sampling factors of the first component where the two others have 1x1.
 _SUBSAMPLING = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0"}
 # More segments than this before the first scan is an attack: real files have tens, and an ICC
@@ -123,6 +131,35 @@ def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
     raise ImageError("undecodable", f"JPEG with more than {_MAX_SEGMENTS} segments before a scan")
 
 
+def require_few_scans(payload: bytes | memoryview) -> None:
+    """Refuse a JPEG of more than `MAX_SCANS` scans: for readers, before they decode one. It takes
+    some microseconds for one of a single scan.
+
+    Raises:
+        ImageError: too-large.
+    """
+    if not _has_one_scan(bytes(payload[:_USUAL_HEAD])):
+        _refuse_many_scans(bytes(payload), 2)
+
+
+def _has_one_scan(start: bytes) -> bool:
+    """Whether the first bytes of a JPEG say that its first scan has all there is. Plain loops, as
+    readers ask for each picture.
+    """
+    components, position = 0, 2
+    with contextlib.suppress(IndexError):  # they end within the head
+        while start[position] == 0xFF:
+            marker = start[position + 1]
+            if marker == SOS:
+                return 0 < components <= start[position + 4]
+            if marker in _ONE_SCAN:
+                components = start[position + 9]
+            elif marker not in _PLAIN:
+                return False
+            position += 2 + (start[position + 2] << 8 | start[position + 3])
+    return False
+
+
 def _read_segments(data: bytes) -> tuple[_Found, int]:
     """What the segments before the first scan say, and the offset where reading stopped."""
     found = _Found()
@@ -153,17 +190,22 @@ def _read_segment(found: _Found, marker: int, body: bytes) -> None:
 
 
 def _require_few_scans(data: bytes, scan: int, found: _Found) -> None:
-    several = found.coding in ("progressive", "arithmetic")
+    several = found.coding not in _SEQUENTIAL
     if not several:  # a sequential file has several if its first has not all components
         several = scan + 4 < len(data) and data[scan + 4] < len(found.components)
-    if several and data.count(b"\xff\xda", scan) > MAX_SCANS:
-        count = sum(marker == SOS for marker in _later_markers(data, scan))
+    if several:
+        _refuse_many_scans(data, scan)
+
+
+def _refuse_many_scans(data: bytes, position: int) -> None:
+    if data.count(b"\xff\xda", position) > MAX_SCANS:
+        count = sum(marker == SOS for marker in _later_markers(data, position))
         if count > MAX_SCANS:
             raise ImageError("too-large", f"JPEG of {count} scans, more than {MAX_SCANS}")
 
 
 def _later_markers(data: bytes, position: int) -> Iterator[int]:
-    """Markers from the first scan to the end of the picture; restarts are none."""
+    """Markers from a position to the end of the picture; restarts are none."""
     while found := MARKER.search(data, position):
         marker = data[found.start() + 1]
         if marker == EOI:

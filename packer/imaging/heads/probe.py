@@ -16,8 +16,9 @@ from packer.imaging.heads.sniff import require_kind
 PIXEL_LIMIT: Final = (1 << 29) // 3
 
 #: Most pixels that a byte of a file can stand for, so that a few bytes do not take a GiB: deflate
-#: packs 1032 bytes of 8 one-bit pixels into one; a JPEG needs a bit for a block of 64 pixels.
-PIXELS_PER_BYTE: Final = {"png": 1032 * 8, "jpeg": 512}
+#: packs 1032 bytes of 8 one-bit pixels into one; a JPEG needs a bit for a block of 64 pixels. A
+#: lossless WebP of one colour needs none at all: its codes have no bits.
+PIXELS_PER_BYTE: Final = {"png": 1032 * 8, "jpeg": 512, "raw": 1}
 
 _PARSERS: Final[dict[str, Callable[[bytes], Head]]] = {
     "jpeg": jpeg.parse,

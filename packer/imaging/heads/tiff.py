@@ -17,8 +17,8 @@ BROKEN = (struct.error, OverflowError)
 WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER = 256, 257, 258, 259, 262, 266
 SAMPLES, PLANAR, COLOUR_MAP, EXTRA, FORMAT = 277, 284, 320, 338, 339
 _ORIENTATION, _ICC = 274, 34675
-# Offsets and byte counts of strips, then of tiles.
-_DATA_TAGS = ((273, 279), (324, 325))
+#: Offsets and byte counts of strips, then of tiles.
+DATA_TAGS = ((273, 279), (324, 325))
 # struct codes of the field types that are read here: BYTE, SHORT, LONG, UNDEFINED, LONG8.
 _TYPES = {1: "B", 3: "H", 4: "I", 7: "B", 16: "Q"}
 # No picture has more tags; a count above this is garbage.
@@ -136,7 +136,7 @@ def parse(data: bytes) -> Head:
 def _data_end(directory: Directory) -> int:
     """Offset at which the last strip or tile ends."""
     end = 0
-    for offsets, counts in _DATA_TAGS:
+    for offsets, counts in DATA_TAGS:
         pairs = zip(directory.values(offsets), directory.values(counts), strict=False)
         end = max([end, *(offset + count for offset, count in pairs)])
     return end

@@ -190,7 +190,7 @@ PyDoc_STRVAR(make_doc,
              "    Numbers of those that were not made without any complaint; their places hold\n"
              "    anything.\n\n"
              "Raises:\n"
-             "    ValueError: Not such arrays, or a piece that cannot be.\n");
+             "    ValueError: Not such arrays, or an invalid piece.\n");
 
 static PyObject *py_make(PyObject *module, PyObject *arguments)
 {

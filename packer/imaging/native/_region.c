@@ -21,7 +21,7 @@ PyDoc_STRVAR(decode_doc,
              "Returns:\n"
              "    Whether it was decoded without any complaint; if not, `out` holds anything.\n\n"
              "Raises:\n"
-             "    ValueError: An argument that cannot be.\n");
+             "    ValueError: An invalid argument.\n");
 
 static int take_arguments(const Py_buffer *out, const int size[2], const int corner[2],
                           Rectangle *place, Wanted *wanted)

@@ -60,6 +60,16 @@ static void say_nothing(j_common_ptr picture)
     (void)picture;
 }
 
+/* Of a progressive picture, each of whose scans goes through all of it. As in head_jpeg.py. */
+#define MOST_SCANS 100
+
+static void leave_if_many_scans(j_common_ptr picture)
+{
+    if (((j_decompress_ptr)picture)->input_scan_number > MOST_SCANS) {
+        leave(picture);
+    }
+}
+
 /* A file that lacks its end is not whole, even if the rectangle is. */
 static int has_end(const unsigned char *data, size_t size)
 {
@@ -149,6 +159,7 @@ static int decode(const unsigned char *data, size_t size, const Rectangle *place
                   const Wanted *wanted)
 {
     struct jpeg_decompress_struct picture;
+    struct jpeg_progress_mgr progress;
     Complaints complaints;
     volatile int done = 0;
 
@@ -165,6 +176,10 @@ static int decode(const unsigned char *data, size_t size, const Rectangle *place
         jpeg_mem_src(&picture, (unsigned char *)data, (unsigned long)size);
         jpeg_read_header(&picture, TRUE);
         if (is_as_expected(&picture, wanted)) {
+            if (jpeg_has_multiple_scans(&picture)) {
+                progress.progress_monitor = leave_if_many_scans;
+                picture.progress = &progress;
+            }
             picture.out_color_space = JCS_RGB;
             picture.scale_num = 1;
             picture.scale_denom = wanted->divisor;

@@ -50,7 +50,7 @@ def make_pieces(
         are to be mirrored without being resized. Take them one by one, which gives the reason.
 
     Raises:
-        ValueError: `out` is no such array, or a piece cannot be.
+        ValueError: `out` is no such array, or a piece is invalid.
     """
     native = NATIVE.module
     if native is None:

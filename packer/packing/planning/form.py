@@ -14,6 +14,7 @@ from packer import registry
 from packer.settings.parsing import SPLIT_NAME
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_EXTENSION = re.compile(r"[a-z0-9]{1,16}")
 #: More than anybody has; as many pictures take 10^12 x 40 bytes of index.
 _MOST = 1 << 40
 #: Of one plan. With the default size of a shard these are 256 TB.
@@ -67,7 +68,7 @@ def check_state(value: Any, stem: str) -> None:
     _check(
         value["record"],
         {
-            "name": lambda name: _is_text(name) and name.rpartition(".")[0] == stem,
+            "name": lambda name: _is_text(name) and _is_shard_name(name, stem),
             "size": _is_number,
             "sha256": lambda text: _is_text(text) and bool(_SHA256.fullmatch(text)),
             "fingerprint": lambda pair: _lists(_is_crc32)(pair) and len(pair) == 2,
@@ -93,11 +94,16 @@ def _check(value: Any, checks: Mapping[str, Check]) -> None:
         if name not in value:
             raise ValueError(f"it has no {name!r}")
         if not check(value[name]):
-            raise ValueError(f"its {name!r} cannot be")
+            raise ValueError(f"its {name!r} is invalid")
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+def _is_shard_name(name: str, stem: str) -> bool:
+    head, _, extension = name.rpartition(".")
+    return head == stem and bool(_EXTENSION.fullmatch(extension))
 
 
 def _is_number(value: Any) -> bool:

@@ -67,7 +67,7 @@ def label_candidates(
         exclude: Class folders to leave out, as if they were not there.
 
     Raises:
-        ConfigError: A split that cannot be, a class to exclude that is not there.
+        ConfigError: An invalid split, a class to exclude that is not there.
         SourceError: A class in val or test that train lacks.
     """
     excluded = {path_bytes(name) for name in exclude}

@@ -189,6 +189,8 @@ def describe_difference(theirs: Any, ours: Any, name: str = "") -> str:
         return ""
     if theirs == ours:
         return ""
+    if name == "source listing":  # digests, of which one cannot see why they differ
+        return "another source listing (files were added, removed or changed)"
     return f"{name.replace('_', ' ')} {_short(theirs)} instead of {_short(ours)}"
 
 

@@ -52,7 +52,7 @@ class Fields:
             if name not in known:
                 raise UsageError(f"unknown field {name!r}", suggestion(name, known))
         if len(set(self.names)) != len(self.names) or not self.names:
-            raise UsageError(f"fields {self.names} cannot be", "one or more names, each once")
+            raise UsageError(f"invalid fields {self.names}", "one or more names, each once")
 
     def of(self, dataset: PackedDataset) -> Fields:
         """The same fields of another data set with the same fields."""

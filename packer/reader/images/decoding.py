@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from packer.codecs import Codec, ManyCodec, load_codec
 from packer.errors import DamagedSample, ImageError, UsageError, suggestion
+from packer.imaging import memory
 from packer.imaging.native.fastresize import mirror
 from packer.imaging.native.pieces import Piece
 from packer.imaging.native.region import Region
@@ -24,6 +26,10 @@ from packer.types import Array, Field, Pixels
 DECODES = ("pil", "numpy", "bytes")
 QUALITIES = ("exact", "fast")
 IMAGE = "image"
+#: Bytes of an array for a mini-batch: 128 pictures of 3,300 x 3,300 pixels. Loaders may pin it.
+_MOST_ROOM = 4 << 30
+#: Mini-batches that a loader usually holds in memory at a time.
+_MINI_BATCHES = 4
 #: Looked up for each picture, which asks Python's import system otherwise.
 _codec = functools.cache(load_codec)
 
@@ -44,6 +50,20 @@ class Room(NamedTuple):
 
     shape: tuple[int, int, int, int]
     dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def is_affordable(self) -> bool:
+        """Whether memory is asked for before the payloads have proven that they hold so much.
+
+        The size is only what the index says: a few bytes of PNG or WebP may stand for any picture.
+        """
+        if self.nbytes <= memory.LARGE:
+            return True
+        return self.nbytes <= _MOST_ROOM and memory.has_room(_MINI_BATCHES * self.nbytes)
 
 
 class Decoder:
@@ -66,7 +86,7 @@ class Decoder:
         random: Whether built-in transforms draw anything.
 
     Raises:
-        UsageError: The pack has no image field, or another argument cannot be.
+        UsageError: The pack has no image field, or another argument is invalid.
     """
 
     def __init__(
@@ -165,14 +185,16 @@ class Decoder:
         return not self.random and self._one_shape is not None
 
     def room(self, count: int) -> Room | None:
-        """What `write` needs for so many pictures; None where they cannot lie in one array: sizes
-        differ, or transforms of the user's make something else of them.
+        """What `write` needs for so many pictures; None where each gets memory of its own: sizes
+        differ, transforms of the user's make something else of them, or the array would be larger
+        than what is taken on the word of an index.
         """
         shape = None if self.decode == "bytes" or self.others else self.fixed_shape()
         if shape is None:
             return None
         floats = any(isinstance(transform, Normalize) for transform in self.built_in)
-        return Room((count, *shape, 3), "float32" if floats else "uint8")
+        room = Room((count, *shape, 3), "float32" if floats else "uint8")
+        return room if room.is_affordable() else None
 
     def fixed_shape(self) -> Shape | None:
         """(height, width) of all pictures behind the built-in transforms; None if they differ, or

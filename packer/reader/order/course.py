@@ -51,7 +51,7 @@ class Course:
         world_size: Number of ranks, if given by the user.
 
     Raises:
-        UsageError: A rank that cannot be.
+        UsageError: An invalid rank.
 
     Attributes:
         progress: What the processes share.

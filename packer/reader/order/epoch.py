@@ -60,7 +60,7 @@ class OrderOptions:
             next.
 
     Raises:
-        UsageError: A value that cannot be.
+        UsageError: An invalid value.
     """
 
     batch_size: int

@@ -10,7 +10,7 @@ import simplejpeg
 from PIL import Image
 
 from packer.errors import ImageError
-from packer.imaging.heads.jpeg import MAX_SCANS, parse
+from packer.imaging.heads.jpeg import MAX_SCANS, parse, require_few_scans
 from packer.packing.transcode import transcode
 from packer.settings.options import ImageOptions
 from packer.types import Pixels
@@ -137,3 +137,22 @@ def test_scans_of_a_sequential_file_are_counted_where_it_has_several(
     single = b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00" + bytes(5)
     with pytest.raises(ImageError, match="too-large: JPEG of 200 scans"):
         parse(data[:scan] + single * 200 + b"\xff\xd9")
+
+
+@pytest.mark.parametrize("layout", [{}, {"progressive": True}, {"quality": 30}])
+def test_a_reader_counts_scans_too(
+    layout: dict[str, object], photo: Pixels, save: Callable[..., bytes]
+) -> None:
+    whole = save(photo, "jpeg", **layout)
+    scan = whole.rfind(b"\xff\xda")
+    single = b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00" + bytes(5)
+    again = whole[scan:-2] if "progressive" in layout else single
+    few, many = (
+        whole[:scan] + again * count + whole[-2:] for count in (MAX_SCANS - 20, MAX_SCANS + 20)
+    )
+    metadata = b"\xff\xe1\xff\xff" + b"\xff\xda" * 32766 + b"\0"
+    for start in (b"\xff\xd8", b"\xff\xd8" + metadata, b"\xff\xd8\x00\x00\xff"):
+        for right in (whole, few, whole + many, whole[:scan], b"\xff\xd8"):
+            require_few_scans(memoryview(start + right[2:]))
+        with pytest.raises(ImageError, match=r"too-large: JPEG of 1\d\d scans"):
+            require_few_scans(memoryview(start + many[2:]))

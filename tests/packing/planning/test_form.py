@@ -60,7 +60,18 @@ def test_a_record_of_another_form(key: str, new: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../train-000000.tar", "train-000001.tar", "train-000000", "a/train-000000.tar", ""]
+    "name",
+    [
+        "../train-000000.tar",
+        "train-000001.tar",
+        "train-000000",
+        "a/train-000000.tar",
+        "train-000000.tar\0",
+        "train-000000.tar\n",
+        "train-000000.t r",
+        "train-000000.",
+        "",
+    ],
 )
 def test_a_record_of_another_file(name: str) -> None:
     with pytest.raises(ValueError, match="its 'name'"):

@@ -6,13 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from packer.codecs import load_codec
 from packer.errors import DamageError, UsageError
+from packer.imaging import memory
 from packer.imaging.native import cutting, pieces
 from packer.imaging.native import region as region_module
 from packer.pack.opened import Pack
+from packer.reader import BatchStream, Loader, PackedDataset
+from packer.reader.images import decoding
 from packer.reader.images.decoding import Decoder, owned
 from packer.reader.images.steps import Shape, Step, apply_steps
 from packer.reader.order.hashing import Draws, combine
@@ -314,6 +318,40 @@ def test_room_that_is_written_to_one_by_one(build_pack: Any, out: Array) -> None
         payloads: list[Any] = [payload_of(built, sample) for sample in range(4)]
         assert list(decoder.write_all(payloads, range(4), draw, out)) == [0, 1, 2, 3]
         built.root.rename(built.root.with_name(codec))
+
+
+def test_mini_batches_beyond_the_largest_array_are_the_same(
+    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = build_pack([[4]]).root
+
+    def mini_batches() -> Iterator[Any]:
+        dataset = PackedDataset(root, decode="numpy", transform=[Normalize((0, 0, 0), (1, 1, 1))])
+        for loop in (BatchStream(dataset, 4), Loader(dataset, batch_size=4)):
+            yield from loop
+
+    decoder = Decoder(Pack(root), "numpy", None)
+    for number, most in enumerate((1 << 20, 4 * 8 * 6 * 3, 4 * 8 * 6 * 3 - 1)):
+        monkeypatch.setattr(decoding, "_MOST_ROOM", most)
+        monkeypatch.setattr(memory, "LARGE", 0)
+        assert (decoder.room(4) is None) == (number == 2)
+        found = list(mini_batches())
+        if number == 0:
+            expected = found
+        assert len(found) == len(expected) == 2
+        for one, other in zip(found, expected, strict=True):
+            assert torch.equal(one[0], other[0])
+            assert one[0].stride() == other[0].stride()
+
+
+def test_there_must_be_memory_for_a_large_array(
+    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = Decoder(Pack(build_pack([[4]]).root), "numpy", None)
+    many = (1 << 60) // (8 * 6 * 3)
+    assert decoder.room(many) is None
+    monkeypatch.setattr(decoding, "_MOST_ROOM", 1 << 62)
+    assert decoder.room(many) is None
 
 
 @pytest.mark.parametrize("sizes", [[(8, 6)], [(8, 6), (7, 9)]])

@@ -161,7 +161,8 @@ def download(
                 patience.sleep(min(max(wait, failure.wait), patience.longest_wait))
             else:
                 return joined
-    raise PackerError("; ".join(reasons), "the bytes so far are kept: the same command goes on")
+    kept = "the bytes so far are kept: the same command goes on"
+    raise PackerError("; ".join(reasons), kept if _length(part) else "")
 
 
 def forget(part: Path) -> None:
@@ -195,8 +196,8 @@ class _Try:
                 self._refused(error, have)
         except (OSError, http.client.HTTPException) as error:
             raise _network_failure(error) from error
-        except (ValueError, OverflowError) as error:  # of what cannot be an address or a proxy
-            raise _TryError(f"no such address can be: {error}", passing=False) from error
+        except (ValueError, OverflowError) as error:  # of an invalid address or proxy
+            raise _TryError(f"invalid address or proxy: {error}", passing=False) from error
 
     def _request(self, have: int) -> urllib.request.Request:
         request = urllib.request.Request(self.url)

@@ -23,6 +23,8 @@ FIGURE = {
     "performance.md": "6420 3027 2030 1468 1419 1556 759 706 654",
     "nfs.md": "86 3,837",
 }
+#: Folders to which the names of files in pages are relative.
+BASES = (".", "packer", "tests", "scripts")
 _LINK = re.compile(r"!?\[[^]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
@@ -75,3 +77,11 @@ def test_figures_are_those_of_the_tables() -> None:
             assert re.search(rf"\| {figure}\b", text), (page, figure)
             stated.append(int(figure.replace(",", "")))
     assert [int(figure.replace(",", "")) for figure in shown] == stated
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_are_named_exist(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for name in re.findall(r"`([\w./]+\.(?:py|c|h|sh|ya?ml))\b", text):
+        if "/" in name and not name.startswith("./"):
+            assert any((ROOT / base / name).exists() for base in BASES), name

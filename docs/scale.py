@@ -2,8 +2,8 @@
 
     python docs/scale.py
 
-Every figure follows from a few measured figures, below, and from the way in which packs are read and
-written. tests/test_scale.py compares scale.md with this script's output, and the model with packs.
+Every figure follows from a few measured figures, below, and from the way in which packs are read
+and written. tests/test_scale.py compares scale.md with this output, and the model with packs.
 """
 
 from __future__ import annotations

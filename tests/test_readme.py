@@ -38,6 +38,10 @@ NOT_RUN = {
     "docs/staging.md": 1,
     "docs/start.md": 3,
 }
+#: Pages whose blocks are the files of a distribution, which another test installs.
+OTHER_TEST = ("extending.md",)
+#: Languages of blocks that hold no code: contents of files.
+DATA = ("ini", "text", "toml", "yaml")
 #: Runs Python snippets one after the other, each as a script of its own. One process for all of
 #: them, as importing torch takes longer than most snippets.
 _RUNNER = """
@@ -54,7 +58,7 @@ class Snippet(NamedTuple):
     Attributes:
         document: Path of its file, relative to the checkout.
         line: Line of its opening fence, from 1.
-        language: console or python.
+        language: console, python, or one of DATA.
         text: What is between the fences.
         reason: Why it is not run; "" if it is.
     """
@@ -73,7 +77,7 @@ def documents() -> list[str]:
     decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     return [
         "README.md",
-        *(f"docs/{page}" for page in pages),
+        *(f"docs/{page}" for page in pages if page not in OTHER_TEST),
         *others,
         *(str(path.relative_to(ROOT)) for path in decisions),
     ]
@@ -123,8 +127,9 @@ def in_subshell(snippet: Snippet) -> str:
 
 
 def test_every_block_is_found_and_what_is_not_run_is_counted() -> None:
-    assert {snippet.language for snippet in snippets()} == {"console", "python"}
-    assert sum(not snippet.reason for snippet in snippets()) >= 18
+    languages = Counter(snippet.language for snippet in snippets() if not snippet.reason)
+    assert languages["console"] >= 7 and languages["python"] >= 11
+    assert languages.keys() <= {"console", "python", *DATA}
     for document in documents():
         assert (ROOT / document).read_text().count("\n```\n") == len(snippets_of(document))
     assert Counter(snippet.document for snippet in snippets() if snippet.reason) == NOT_RUN

@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from packer import registry
 from packer.errors import DamageError, OutputError, SourceError
 from packer.files.fsio import READ_BYTES, make_folder, publish
 from packer.recipe import Archive, Recipe
+from packer.sources import load_kind
 from packer.web.download import Patience, download, forget, lock_part
 
 #: Name of the file, bytes so far, bytes in all (None: not known).
@@ -45,9 +45,9 @@ def fetch(
         PackerError: No address works.
     """
     make_folder(folder)
-    if recipe.source:
+    if recipe.source and (kind := load_kind(recipe.source)).MAKES_FILES:
         target = folder / (recipe.local_names or (recipe.name,))[0]
-        registry.load("sources", recipe.source).write_tree(target)
+        kind.write_tree(target)
         return target
     if not recipe.archives:
         raise SourceError(

@@ -1,14 +1,15 @@
 """How a picture's pixels become bytes in a shard and come back: one file a codec.
 
-Each module has the names of `Codec`, below. A payload is what a shard holds for one picture. The
+Each module has the names of `Codec`, below; other distributions add theirs by entry points of the
+group `packer.codecs` (docs/extending.md). A payload is what a shard holds for one picture. The
 reading side (`decode`) must work with the base install: numpy and simplejpeg, OpenCV where it is
-present. `tests/codecs/test_conformance.py` holds every codec that is here to the same rules.
+present. `packer.testing.CodecSuite` holds every codec to the same rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, cast, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, cast, runtime_checkable
 
 from packer import registry
 from packer.imaging.heads.head import Head
@@ -17,27 +18,47 @@ from packer.imaging.native.region import Region
 from packer.settings.options import ImageOptions
 from packer.types import Array, Pixels
 
+__all__ = ["Codec", "ManyCodec", "load_codec"]
+
 
 class Codec(Protocol):
     """The shape of a codec's module.
 
     Attributes:
         EXTENSION: The member's extension in tar shards, lower case, without the dot.
-        KIND: What `packer.imaging.heads.sniff` calls its payloads; "" if it knows none.
-        FOUR_BYTES: Whether `encode` also takes H×W×4 pixels, of which the fourth byte means
-            nothing.
-        OPTIONS: Those of quality, subsampling and reencode that change what is stored
-            (`packer.settings.options.ImageOptions`).
-        MAX_SIDE: Longest side that it can store, in pixels.
-        DIVISORS: By what `decode_region` can divide a picture's size, ascending from 1.
+        KIND: Name of the payloads' file type in `packer.imaging.heads.sniff`; "" if it has none.
+        FOUR_BYTES: Whether `encode` also takes H×W×4 pixels and ignores the fourth byte.
+        ONE_SIZE: Whether all pictures of a pack must have the same size.
+        OPTIONS: The options among quality, subsampling and reencode that change the payload
+            (`packer.settings.options.ImageOptions`); a warning names the others as unused.
+        MAX_SIDE: Longest side that can be stored, in pixels.
+        DIVISORS: Factors by which `decode_region` can reduce a picture, ascending from 1.
+        FEATURE: Type of its tar members for Hugging Face's `datasets`: "image" if Pillow opens
+            them, "binary" for bytes, or a nested type.
     """
 
     EXTENSION: str
     KIND: str
     FOUR_BYTES: bool
+    ONE_SIZE: bool
     OPTIONS: tuple[str, ...]
     MAX_SIDE: int
     DIVISORS: tuple[int, ...]
+    FEATURE: Any
+
+    def bits_per_pixel(self, options: ImageOptions) -> float:
+        """Estimated mean size of a payload in bits per pixel, for photographs.
+
+        It decides only how many batches a shard has. Equal options give equal numbers: the plan of
+        a pack depends on it.
+        """
+
+    def describe(self, options: Mapping[str, Any]) -> str:
+        """The settings of a finished pack for `packer info`: "quality 90 4:2:0", or "".
+
+        Args:
+            options: Options by name, as in the manifest.
+        """
 
     def encode(self, pixels: Pixels, options: ImageOptions) -> bytes:
         """Pixels → payload; equal pixels and options give equal bytes.
@@ -130,10 +151,19 @@ class ManyCodec(Protocol):
         """
 
 
-def load_codec(name: str) -> Codec:
-    """The codec of a name.
+PROTOCOL = Codec
+_NOTHING: Mapping[str, str] = {}
+
+
+def load_codec(name: str, made_with: Mapping[str, str] = _NOTHING) -> Codec:
+    """The codec of that name.
+
+    Args:
+        name: Name of the codec.
+        made_with: The `libraries` of the pack that is read, see `packer.registry.load`.
 
     Raises:
-        UsageError: No such codec; the message suggests one.
+        UsageError: No such codec, with a suggestion; or a plug-in that cannot be loaded.
+        MissingDependency: The pack was made with a plug-in that is not installed.
     """
-    return cast(Codec, registry.load("codecs", name))
+    return cast(Codec, registry.load("codecs", name, made_with))

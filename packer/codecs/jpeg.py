@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
+from packer.codecs._bits import photograph_bits
 from packer.codecs._size import require_size
 from packer.errors import ImageError
 from packer.imaging import jpeg as jpeg_decoder
@@ -21,15 +22,29 @@ from packer.types import Array, Pixels
 EXTENSION: Final = "jpg"
 KIND: Final = "jpeg"
 FOUR_BYTES: Final = True
+ONE_SIZE: Final = False
 OPTIONS: Final = ("quality", "subsampling", "reencode")
 #: JPEG_MAX_DIMENSION of libjpeg; the format itself ends at 65,535.
 MAX_SIDE: Final = 65_500
 #: Scales at which libjpeg-turbo has fast inverse transforms.
 DIVISORS: Final = (1, 2, 4, 8)
+FEATURE: Final = "image"
 #: Pictures in one call: 2 ms of such of 256 pixels, and half a second of a camera's.
 _AT_ONCE = 8
 
 _JFIF, _ADOBE, _COMMENT = 0xE0, 0xEE, 0xFE
+#: Size in bytes relative to 4:2:0, of the same picture.
+_SUBSAMPLING_FACTOR: Final = {"4:4:4": 1.25, "4:2:2": 1.1, "4:2:0": 1.0}
+
+
+def bits_per_pixel(options: ImageOptions) -> float:
+    """Interpolated between measured qualities; other subsamplings are a factor."""
+    return photograph_bits(options.quality) * _SUBSAMPLING_FACTOR[options.subsampling]
+
+
+def describe(options: Mapping[str, Any]) -> str:
+    """Quality and chroma subsampling."""
+    return f"quality {options.get('quality')} {options.get('subsampling')}"
 
 
 def encode(pixels: Pixels, options: ImageOptions) -> bytes:

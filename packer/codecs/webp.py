@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
+from packer.codecs._bits import photograph_bits
 from packer.codecs._size import require_size
 from packer.imaging import opencv
 from packer.imaging.heads.head import Head
@@ -17,12 +19,26 @@ from packer.types import Pixels
 EXTENSION: Final = "webp"
 KIND: Final = "webp"
 FOUR_BYTES: Final = False
+ONE_SIZE: Final = False
 OPTIONS: Final = ("quality", "reencode")
 #: Sizes have 14 bits (RFC 9649).
 MAX_SIDE: Final = (1 << 14) - 1
 DIVISORS: Final = (1,)
+FEATURE: Final = "image"
 
-_LOSSLESS = 101  # OpenCV's word for it: any quality above 100
+_LOSSLESS = 101  # for OpenCV any quality above 100 means lossless
+#: Size in bytes relative to a JPEG of the same quality number.
+_JPEG_FACTOR = 0.6
+
+
+def bits_per_pixel(options: ImageOptions) -> float:
+    """A fixed fraction of a JPEG of the same quality."""
+    return photograph_bits(options.quality) * _JPEG_FACTOR
+
+
+def describe(options: Mapping[str, Any]) -> str:
+    """Quality; 100 is lossless."""
+    return f"quality {options.get('quality')}"
 
 
 def encode(pixels: Pixels, options: ImageOptions) -> bytes:

@@ -28,6 +28,23 @@ from packer.types import Field, Sample, ShardLayout
 
 EXTENSION = "h5"
 EXTRA = "h5py"
+WEBDATASET = False
+#: Section of the pack's README.md on reading the shards without packer; see `packer.formats`.
+READING = """
+Each shard is one HDF5 file. A data set holds a batch of pictures:
+
+```python
+import h5py
+
+with h5py.File("$shard", locking=False) as file:
+    column = {name: dataset[:] for name, dataset in file["columns"].items()}
+    batch = file["batches/000000"][:].tobytes()
+offset, size = column["image.offset"], column["image.size"]
+first, count = column["batch_first"][0], column["batch_count"][0]
+images = [batch[offset[i] : offset[i] + size[i]] for i in range(first, first + count)]
+labels = column["label"][first : first + count]
+```
+"""
 
 
 class Writer:

@@ -27,6 +27,27 @@ from packer.types import Array, Field, Sample, ShardLayout
 
 EXTENSION = "lmdb"
 EXTRA = "lmdb"
+WEBDATASET = False
+#: Section of the pack's README.md on reading the shards without packer; see `packer.formats`.
+READING = """
+Each shard is one LMDB file, so `lmdb.open` needs its name and `subdir=False`; of this folder it
+would make a new, empty data base. A value holds a batch of pictures:
+
+```python
+import io, lmdb, numpy as np
+
+env = lmdb.open("$shard", subdir=False, readonly=True, lock=False)
+with env.begin() as txn:
+    names = ("batch_first", "batch_count", "label", "image.offset", "image.size")
+    column = {n: np.load(io.BytesIO(txn.get(b"column/" + n.encode()))) for n in names}
+    batch = txn.get(b"batch/%09d" % 0)
+env.close()
+offset, size = column["image.offset"], column["image.size"]
+first, count = column["batch_first"][0], column["batch_count"][0]
+images = [batch[offset[i] : offset[i] + size[i]] for i in range(first, first + count)]
+labels = column["label"][first : first + count]
+```
+"""
 
 #: A value's size is a u32 in the file.
 MAX_BATCH_BYTES = (1 << 32) - 1

@@ -24,6 +24,32 @@ from packer.types import NO_LABEL, Field, Payload, Sample, ShardLayout
 
 EXTENSION = "tar"
 EXTRA = ""
+WEBDATASET = True
+#: Section of the pack's README.md on reading the shards without packer; see `packer.formats`.
+READING = """
+The shards are WebDataset tar files. Hugging Face's `datasets` reads them; where its loader is
+named, the files must be named, too:
+
+```python
+from datasets import load_dataset
+
+dataset = load_dataset("./")
+files = {"$split": "$split-*.tar"}
+dataset = load_dataset("webdataset", data_dir=".", data_files=files)
+```
+
+With `webdataset`, and with Python alone:
+
+```python
+import glob, tarfile
+import webdataset
+
+shards = sorted(glob.glob("$split-*.tar"))
+samples = webdataset.WebDataset(shards, shardshuffle=False, empty_check=False)
+with tarfile.open("$shard") as archive:
+    names = archive.getnames()
+```
+"""
 
 BLOCK = 512
 #: Eleven octal digits hold a member's size.

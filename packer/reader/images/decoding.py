@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from packer import registry
 from packer.codecs import Codec, ManyCodec, load_codec
 from packer.errors import DamagedSample, ImageError, UsageError, suggestion
 from packer.imaging.native.fastresize import mirror
@@ -66,7 +67,8 @@ class Decoder:
         random: Whether built-in transforms draw anything.
 
     Raises:
-        UsageError: The pack has no image field, or another argument cannot be.
+        UsageError: The pack has no image field, or an argument is invalid.
+        MissingDependency: The pack's codec is a plug-in that is not installed.
     """
 
     def __init__(
@@ -82,6 +84,8 @@ class Decoder:
             raise UsageError(f"unknown decode_quality {quality!r}", suggestion(quality, QUALITIES))
         self._pack = pack
         self._codec = str(_image_field(pack).codec)
+        if decode != "bytes":
+            registry.require_offered("codecs", self._codec, pack.manifest.libraries)
         self.decode = decode
         self.quality = quality
         self.built_in, self.others = _split(transform)

@@ -205,6 +205,12 @@ def _load_plugin(room: str, name: str, made_with: str) -> Any:
     return found.load()
 
 
+def forget() -> None:
+    """Forget the plug-ins that were found, to look for them anew."""
+    plugins.cache_clear()
+    _load_plugin.cache_clear()
+
+
 def _unknown(room: str, name: str, made_with: str) -> UsageError:
     kind = _kind(room)
     if origin := _PROVENANCE.fullmatch(made_with):

@@ -48,6 +48,9 @@ def describe(options: Mapping[str, Any]) -> str:
 
 def encode(pixels: Pixels, options: ImageOptions) -> bytes:
     """Pixels → their bytes, row by row."""
+    height, width = pixels.shape[:2]
+    if max(width, height) > MAX_SIDE:
+        raise ImageError("bad-size", f"{width} x {height} pixels; raw pictures end at {MAX_SIDE}")
     return pixels.tobytes()
 
 

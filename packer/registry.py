@@ -205,6 +205,21 @@ def _load_plugin(room: str, name: str, made_with: str) -> Any:
     return found.load()
 
 
+def report() -> list[str]:
+    """A line for each plug-in: "codec zpix: packer-zpix 1.2", or why it cannot be used."""
+    lines = []
+    for room in OPEN_ROOMS:
+        for name in sorted(plugins(room)):
+            try:
+                load(room, name)
+            except UsageError as error:
+                lines.append(str(error))
+            else:
+                [found] = plugins(room)[name]
+                lines.append(f"{found.kind} {name}: {found.described}")
+    return lines
+
+
 def forget() -> None:
     """Forget the plug-ins that were found, to look for them anew."""
     plugins.cache_clear()

@@ -66,8 +66,10 @@ class Sample:
     notes: int = 0
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        # Payloads as buffers that a pickler may leave out (PEP 574), to be handed over apart.
-        payloads = {name: PickleBuffer(data) for name, data in self.payloads.items()}
+        # Buffers, which a pickler may transfer separately (PEP 574). Executors of other
+        # distributions may use protocol 4, which has no buffers.
+        wrap = PickleBuffer if int(protocol) >= 5 else bytes
+        payloads = {name: wrap(data) for name, data in self.payloads.items()}
         fields = self.slot, self.path, self.label, self.width, self.height
         return Sample, (*fields, payloads, self.notes)
 

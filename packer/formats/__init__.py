@@ -16,10 +16,20 @@ from typing import Protocol, cast
 
 from packer import registry
 from packer.errors import MissingDependency
+from packer.formats._newfile import NewFile
+from packer.formats._places import EndToEnd
 from packer.installing import install_line
 from packer.types import Field, Sample, ShardLayout
 
-__all__ = ["Format", "ShardWriter", "load_format", "missing_library", "require"]
+__all__ = [
+    "EndToEnd",
+    "Format",
+    "NewFile",
+    "ShardWriter",
+    "load_format",
+    "missing_library",
+    "require",
+]
 
 
 class ShardWriter(Protocol):

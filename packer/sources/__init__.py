@@ -13,13 +13,26 @@ ignored, and for which reason. So a folder and its archives give equal listings.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from packer import registry
 from packer.errors import ImageError, ReadError, SourceError
 from packer.types import Listing
+
+__all__ = [
+    "EXTENSIONS",
+    "MAX_FILE_BYTES",
+    "Source",
+    "SourceKind",
+    "changed",
+    "list_files",
+    "load_kind",
+    "open_source",
+    "read_error",
+    "split_name",
+]
 
 #: Extensions of candidates, lower case. The content decides how a candidate is decoded; a file
 #: of another extension is ignored and counted.
@@ -122,6 +135,47 @@ class SourceKind(Protocol):
 
 
 PROTOCOL = SourceKind
+
+
+def list_files(
+    files: Iterable[tuple[bytes, int, int]],
+    litter: Collection[bytes] = (),
+    hear: Callable[[int], None] | None = None,
+) -> Listing:
+    """Make the listing of a source by the rules that hold for all kinds.
+
+    Args:
+        files: (path, size in bytes, modification time in ns or 0) of all files, candidates or not,
+            in any order. Parts of a path are separated by "/".
+        litter: As given to `Source.scan`.
+        hear: As given to `Source.scan`.
+    """
+    from packer.sources._candidates import Candidates, is_hidden
+
+    found = Candidates(litter, hear)
+    folders: dict[bytes, bool] = {b"": False}
+
+    def enter(folder: bytes) -> bool:
+        """Note a folder and those above it; whether it is hidden or lies in a hidden one."""
+        if folder not in folders:
+            above, _, name = folder.rpartition(b"/")
+            folders[folder] = enter(above)
+            if not folders[folder] and is_hidden(name, folder=True):
+                found.ignore("hidden", folder)
+                folders[folder] = True
+            elif not folders[folder]:
+                found.add_folder(folder)
+        return folders[folder]
+
+    for path, size, stamp in files:
+        folder, _, name = path.rpartition(b"/")
+        if enter(folder):
+            continue
+        if is_hidden(name, folder=False):
+            found.ignore("hidden", path)
+        elif found.wants(path):
+            found.add(path, size, stamp)
+    return found.listing()[0]
 
 
 def load_kind(name: str) -> Any:

@@ -19,7 +19,7 @@ from packer.raised import named
 from packer.reader.images.fusing import Fused, fuse
 from packer.reader.images.steps import Flip, Scale, Shape, apply_steps, write_steps
 from packer.reader.order.hashing import Draws
-from packer.reader.transforms import BuiltIn, Normalize, draw_steps
+from packer.reader.transforms import BuiltIn, draw_steps
 from packer.types import Array, Field, Pixels
 
 DECODES = ("pil", "numpy", "bytes")
@@ -175,7 +175,7 @@ class Decoder:
         shape = None if self.decode == "bytes" or self.others else self.fixed_shape()
         if shape is None:
             return None
-        floats = any(isinstance(transform, Normalize) for transform in self.built_in)
+        floats = any(transform.DTYPE == "float32" for transform in self.built_in)
         return Room((count, *shape, 3), "float32" if floats else "uint8")
 
     def fixed_shape(self) -> Shape | None:

@@ -28,6 +28,26 @@ import signal
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+__all__ = [
+    "ConfigError",
+    "DamageError",
+    "DamagedSample",
+    "ImageError",
+    "InUse",
+    "Interrupted",
+    "MissingDependency",
+    "MissingShards",
+    "OutputError",
+    "PackerError",
+    "ReadError",
+    "SamplerReplaced",
+    "SourceError",
+    "TooManySkipped",
+    "UsageError",
+    "WorkDone",
+    "WorkerError",
+]
+
 #: The signals that ask packer to stop.
 INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM)
 #: What a shell reports for a process that wrote to a closed pipe (`packer ls PACK | head -1`).

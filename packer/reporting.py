@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+__all__ = [
+    "Progress",
+    "Reporter",
+]
+
 
 @dataclass(frozen=True)
 class Progress:

@@ -11,6 +11,18 @@ from typing import Any, Literal, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = [
+    "ABSENT",
+    "NO_LABEL",
+    "Array",
+    "Field",
+    "Listing",
+    "Payload",
+    "Pixels",
+    "Sample",
+    "ShardLayout",
+]
+
 #: H×W×3 uint8, RGB, upright, C-contiguous.
 Pixels: TypeAlias = NDArray[np.uint8]
 Array: TypeAlias = NDArray[Any]

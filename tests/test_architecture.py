@@ -96,7 +96,8 @@ def modules() -> dict[str, Module]:
 
 def imports(module: Module) -> Iterator[Import]:
     """Everything it imports, by full name; `from packer import index` is packer.pack.index."""
-    yield from _imports(module.tree, lazy=False)
+    if module.name != "packer":  # its names are for editors and for `__getattr__`
+        yield from _imports(module.tree, lazy=False)
 
 
 def _imports(node: ast.AST, lazy: bool) -> Iterator[Import]:

@@ -34,7 +34,7 @@ class Snippet(NamedTuple):
     run: bool
 
 
-DOCUMENTS = ("README.md", "docs/cluster.md")
+DOCUMENTS = ("README.md", "docs/cluster.md", "docs/python.md")
 
 
 def snippets() -> list[Snippet]:

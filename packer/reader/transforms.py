@@ -23,6 +23,20 @@ from packer.reader.images.steps import Crop, Flip, Scale, Shape, Standardise, St
 from packer.reader.order.hashing import Draws, combine
 from packer.types import Array, Pixels
 
+__all__ = [
+    "BuiltIn",
+    "CenterCrop",
+    "Crop",
+    "Flip",
+    "Normalize",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "Resize",
+    "Scale",
+    "Standardise",
+    "Step",
+]
+
 
 class BuiltIn(ABC):
     """Base of the transforms that are fused with decoding; subclass it for your own.

@@ -15,7 +15,7 @@ from PIL import Image
 from packer import registry, testing
 from packer.codecs import Codec, load_codec
 from packer.imaging.heads.probe import probe
-from packer.imaging.heads.sniff import EXTENSIONS
+from packer.imaging.heads.sniff import EXTENSIONS, sniff
 from packer.imaging.native.region import Region
 from packer.settings.options import ImageOptions
 from packer.types import Pixels
@@ -38,6 +38,8 @@ class TestCodecs(testing.CodecSuite):
     def read_file(self, data: bytes) -> list[Pixels]:
         if data.startswith(b"\x93NUMPY"):
             return [np.load(io.BytesIO(data))]
+        if sniff(data) not in EXTENSIONS:
+            return []
         opencv = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
         assert opencv is not None
         pillow = Image.open(io.BytesIO(data)).convert("RGB")

@@ -11,6 +11,7 @@ import packer
 from packer import registry
 from packer.errors import UsageError
 
+FORMATS = ", ".join(registry.own_names("formats"))
 Offer = Callable[[str, str], None]
 ROOMS = ("codecs", "formats", "sources", "cli")
 
@@ -42,7 +43,7 @@ def test_every_name_loads(room: str) -> None:
         (
             "formats",
             "zzzz",
-            f"unknown format 'zzzz' (known: {', '.join(registry.names('formats'))})",
+            f"unknown format 'zzzz' (known: {FORMATS})",
         ),
         ("formats", "_places", "unknown format '_places'"),
         ("formats", "", "unknown format ''"),

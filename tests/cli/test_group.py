@@ -7,6 +7,8 @@ import pytest
 
 from packer import __version__, registry
 
+_FORMATS = ", ".join(registry.own_names("formats"))
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 HEAVY = {"numpy", "cv2", "PIL", "h5py", "lmdb", "torch", "joblib", "yaml", "simplejpeg"}
@@ -45,7 +47,7 @@ def test_version(run: Run) -> None:
         (["convert"], "Missing argument 'SOURCE'"),
         (
             ["convert", "x", "--format", "zip"],
-            f"'zip' is none of {', '.join(registry.names('formats'))}",
+            f"'zip' is none of {_FORMATS}",
         ),
         (["convert", "x", "--resize-mode", "shorter"], "did you mean 'short'?"),
         (["convert", "x", "--codec", "jpg"], "did you mean 'jpeg'?"),

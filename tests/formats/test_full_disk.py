@@ -93,7 +93,7 @@ def test_size_limit(tmp_path: Path) -> None:
 def _fits(path: Path, format_name: str, batches: Any) -> bool:
     """Whether a shard of these batches fits into the small file system."""
     shard = build_shard(path, format_name, image_fields(None), batches)
-    return shard.path.stat().st_size <= _SMALL_BYTES - 4096
+    return shard.path.stat().st_size <= _SMALL_BYTES
 
 
 @pytest.mark.parametrize("format_name", registry.names("formats"))

@@ -22,7 +22,7 @@ __all__ = ["Codec", "ManyCodec", "load_codec"]
 
 
 class Codec(Protocol):
-    """The shape of a codec's module.
+    """The names of a codec's module.
 
     Attributes:
         EXTENSION: The member's extension in tar shards, lower case, without the dot.
@@ -61,27 +61,38 @@ class Codec(Protocol):
         """
 
     def encode(self, pixels: Pixels, options: ImageOptions) -> bytes:
-        """Pixels → payload; equal pixels and options give equal bytes.
+        """Encode pixels; equal pixels and options give equal bytes.
+
+        Args:
+            pixels: H×W×3 uint8 RGB, or H×W×4 if `FOUR_BYTES`.
+            options: Quality and subsampling.
 
         Raises:
-            ImageError: bad-size (a side is longer than `MAX_SIDE`).
+            ImageError: bad-size: a side is longer than `MAX_SIDE`.
         """
 
     def decode(self, payload: bytes | memoryview, width: int, height: int) -> Pixels:
-        """Payload → height×width×3 uint8 RGB; may be a read-only view of the payload.
+        """Decode a payload.
+
+        Args:
+            payload: The encoded picture.
+            width: Width of the picture in pixels, as in the index.
+            height: Height of the picture in pixels, as in the index.
+
+        Returns:
+            height×width×3 uint8 RGB; may be a read-only view of the payload.
 
         Raises:
-            ImageError: truncated, undecodable, or bad-size: it holds a picture of another size.
-            MissingDependency: A library that this needs is not installed.
+            ImageError: truncated; undecodable; or bad-size: the payload's picture has another size.
+            MissingDependency: A library that decoding needs is not installed.
         """
 
     def decode_strictly(self, payload: bytes, width: int, height: int) -> Pixels:
-        """As `decode`, for a payload that was not encoded here: the proof that a file can be
-        stored as it is. Refuses what its decoder prints a warning about, what only a tolerant
-        decoder reads, and what two decoders read differently.
+        """Decode a payload that another program encoded, to prove that it can be stored as it is.
 
         Raises:
-            ImageError: As `decode`; also for any such difference.
+            ImageError: As `decode`. Also if the decoder prints a warning, if only a tolerant
+                decoder reads the payload, or if two decoders read it differently.
         """
 
     def decode_region(
@@ -92,62 +103,65 @@ class Codec(Protocol):
         region: Region,
         out: Pixels | None = None,
     ) -> Pixels:
-        """A rectangle of a picture of this size, at full size the very pixels that `decode` gives
-        unless the region asks for fast; raises as it, but may pass over damage elsewhere.
+        """Decode a rectangle of a picture.
+
+        At full size the pixels are exactly those of `decode`, unless the region is `fast`. Raises
+        what `decode` raises, but damage outside the rectangle may remain unnoticed.
 
         Args:
-            payload: The coded picture.
-            width: Of the whole picture.
-            height: Of the whole picture.
+            payload: The encoded picture.
+            width: Width of the whole picture in pixels.
+            height: Height of the whole picture in pixels.
             region: What to decode; its divisor is one of `DIVISORS`.
-            out: Where to write it: of the region's size, C-contiguous.
+            out: Array to write to: height×width×3 uint8 of the region's size, C-contiguous.
 
         Returns:
-            `out`, or without it height×width×3 uint8 RGB of the region's size, which may be a view.
+            `out`; without it, height×width×3 uint8 RGB of the region's size, which may be a view.
         """
 
     def file_header(self, width: int, height: int) -> bytes:
-        """What stands before a payload to make it a file of its own; b"" where it is one."""
+        """Bytes that make a file of a payload if they precede it; b"" if a payload is a file."""
 
     def accepts(self, head: Head, options: ImageOptions) -> bool:
-        """Whether a file may be stored without encoding its pixels anew, going by its head.
-        Size, orientation and colour profile are the caller's to judge.
+        """Whether a file may be stored without re-encoding its pixels, judging by its header. The
+        caller checks size, orientation and colour profile.
         """
 
     def strip(self, data: bytes) -> bytes:
-        """An accepted file without its metadata: the coded pixels stay bit for bit. Nothing is
-        repaired, so that a broken file stays one.
+        """Remove the metadata of an accepted file; the encoded pixels stay bit for bit. Nothing is
+        repaired: a broken file stays broken.
         """
 
 
 @runtime_checkable
 class ManyCodec(Protocol):
-    """What a codec's module may have beside: several pictures in one call, between whose parts no
-    thread waits for the interpreter lock.
+    """Optional names of a codec's module: they decode several pictures in one call, during which
+    the interpreter lock is not taken.
     """
 
     def at_once(self, alike: bool) -> int:
-        """How many pictures are worth one call of `decode_pieces`; 0: it would do none. Between two
-        calls it is noticed that a loop was left.
+        """Number of pictures for one call of `decode_pieces`; 0 if it would decode none.
+
+        The end of a loop is noticed only between two calls, so a call should take milliseconds.
 
         Args:
-            alike: Whether the same piece is wanted of all.
+            alike: Whether the piece is the same for all pictures.
         """
 
     def decode_pieces(
         self, payloads: Sequence[memoryview | None], pieces: Sequence[Piece | None], out: Array
     ) -> Sequence[int]:
-        """A piece of each of some pictures into its place in `out`: N×height×width×3 uint8,
-        C-contiguous. The very pixels that `decode_region` and resizing give.
+        """Decode a piece of each picture into its place in `out`, with exactly the pixels that
+        `decode_region` and resizing return.
 
         Args:
-            payloads: The coded pictures; None: one that is not there.
-            pieces: What to make of each; None: nothing.
-            out: Where to write them.
+            payloads: The encoded pictures; None for a missing one.
+            pieces: What to make of each picture; None: nothing.
+            out: N×height×width×3 uint8, C-contiguous.
 
         Returns:
-            Numbers of those for which this was not done, and whose places hold anything: take them
-            one by one, which gives the reason.
+            Indices of the pictures that were not decoded; their places hold arbitrary bytes. Decode
+            these one by one, which raises the reason.
         """
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from packer import registry
+from packer.sources import load_kind
 from packer.testing import SourceSuite
 
 
@@ -23,6 +25,13 @@ def write(folder: Path, files: Mapping[bytes, bytes]) -> Path:
         full.parent.mkdir(parents=True, exist_ok=True)
         full.write_bytes(content)
     return folder
+
+
+def test_every_kind_has_a_suite() -> None:
+    """A new file in packer/sources needs a class here, unless it makes its files itself."""
+    suites = {value.NAME for value in globals().values() if hasattr(value, "NAME")} - {""}
+    kinds = {name: load_kind(name) for name in registry.own_names("sources")}
+    assert suites == {name for name, kind in kinds.items() if not kind.MAKES_FILES}
 
 
 class TestFolder(SourceSuite):

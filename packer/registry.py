@@ -4,8 +4,8 @@ packer's own are one file each in `packer/<room>/`: a new one is a new file, and
 to edit. Modules whose name starts with an underscore are not offered. Other distributions add
 theirs by entry points of the group `packer.<room>` (docs/extending.md): these are plug-ins.
 
-packer's own names come first. A name that is found among them costs no look at the entry points,
-as reading the metadata of all installed distributions takes milliseconds and imports.
+packer's own names come first. Looking one up does not read entry points: that takes milliseconds and
+imports, as the metadata of all installed distributions is read.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 OPEN_ROOMS: Final = ("codecs", "formats", "sources", "backends")
 #: Execution backends that are part of `packer.packing`, and so have no file of their own.
 _BACKENDS: Final = ("loky", "threading", "sequential", "dask")
-#: Manifests take no other names of codecs and formats.
+#: Form of the names; manifests allow no other names of codecs and formats.
 NAME: Final = re.compile(r"[a-z0-9]+")
-#: A distribution and its version, as a manifest names them: part of a hint that users paste.
+#: A distribution and its version in a manifest. Nothing else may get into a hint, which users
+#: paste into a shell.
 _PROVENANCE: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*) [A-Za-z0-9][A-Za-z0-9.+!_-]*")
 _NOTHING: Final[Mapping[str, str]] = {}
 
@@ -62,7 +63,7 @@ class Plugin(NamedTuple):
         return _kind(self.room)
 
     def load(self) -> Any:
-        """Import it, and check that it has all that its room asks for.
+        """Import it, and check that it has all attributes that its room requires.
 
         Raises:
             UsageError: It cannot be imported, or an attribute is missing.
@@ -88,7 +89,7 @@ class Plugin(NamedTuple):
 def own_names(room: str) -> tuple[str, ...]:
     """Packer's own names in a room ("codecs", "formats", "sources", "backends", "cli"), sorted.
 
-    Imports none of them and reads no entry points.
+    Sorted; imports none of them and reads no entry points.
     """
     if room == "backends":
         return tuple(sorted(_BACKENDS))
@@ -99,9 +100,9 @@ def own_names(room: str) -> tuple[str, ...]:
 
 @cache
 def plugins(room: str) -> Mapping[str, tuple[Plugin, ...]]:
-    """What other distributions offer in a room, by name; imports none of it.
+    """Return the plug-ins of a room by name, without importing them.
 
-    A name of packer's own is left out. A name with several plug-ins cannot be loaded.
+    Plug-ins with a name of packer's own are left out. A name with several plug-ins cannot be loaded.
     """
     if room not in OPEN_ROOMS:
         return {}
@@ -117,7 +118,7 @@ def plugins(room: str) -> Mapping[str, tuple[Plugin, ...]]:
 
 
 def names(room: str) -> tuple[str, ...]:
-    """All names in a room, packer's own and those of plug-ins, sorted; imports none of them."""
+    """Return all names in a room, packer's own and those of plug-ins, sorted; imports none."""
     return tuple(sorted({*own_names(room), *plugins(room)}))
 
 
@@ -127,7 +128,7 @@ def is_offered(room: str, name: str) -> bool:
 
 
 def plugin(room: str, name: str) -> Plugin | None:
-    """The plug-in of a name; None if the name is packer's own or unknown.
+    """Return the plug-in with a name; None if the name is packer's own or unknown.
 
     Raises:
         UsageError: Several distributions offer the name; the message says which.
@@ -150,7 +151,7 @@ def load(room: str, name: str, made_with: Mapping[str, str] = _NOTHING) -> Any:
     Args:
         room: The room.
         name: A name in it.
-        made_with: The `libraries` of a pack that needs it; they name the distribution to install.
+        made_with: The `libraries` of the pack that needs it, which name the distribution.
 
     Raises:
         UsageError: No such name, with a suggestion; or a plug-in that cannot be used.
@@ -168,7 +169,7 @@ def require_offered(room: str, name: str, made_with: Mapping[str, str] = _NOTHIN
 
 
 def provenance(**chosen: str) -> dict[str, str]:
-    """Which distributions offer what a pack is made with, for the `libraries` of its manifest.
+    """Return the distributions of the plug-ins that make a pack, for `libraries` in its manifest.
 
     Args:
         **chosen: Names by kind: codec="zpix", format="tar".
@@ -185,7 +186,7 @@ def provenance(**chosen: str) -> dict[str, str]:
 
 
 def provenance_here(libraries: Mapping[str, str]) -> dict[str, str]:
-    """The entries of `provenance` among a pack's libraries, as they are in this environment.
+    """Return the entries of `provenance` among a pack's libraries, as installed here.
 
     A plug-in that is not installed has no entry.
     """
@@ -206,7 +207,7 @@ def _load_plugin(room: str, name: str, made_with: str) -> Any:
 
 
 def report() -> list[str]:
-    """A line for each plug-in: "codec zpix: packer-zpix 1.2", or why it cannot be used."""
+    """Return a line for each plug-in: "codec zpix: packer-zpix 1.2", or why it does not load."""
     lines = []
     for room in OPEN_ROOMS:
         for name in sorted(plugins(room)):
@@ -221,7 +222,7 @@ def report() -> list[str]:
 
 
 def forget() -> None:
-    """Forget the plug-ins that were found, to look for them anew."""
+    """Clear the caches, so that plug-ins are looked up again."""
     plugins.cache_clear()
     _load_plugin.cache_clear()
 
@@ -248,7 +249,7 @@ def _kind(room: str) -> str:
 
 @cache
 def _required(room: str) -> tuple[str, ...]:
-    """Attributes that each module of a room has: those of the room's protocol."""
+    """Return the attributes that each module of a room must have: those of its protocol."""
     home = "packer.packing.workers.executor" if room == "backends" else f"packer.{room}"
     protocol = importlib.import_module(home).PROTOCOL
     declared = {*vars(protocol), *protocol.__annotations__}

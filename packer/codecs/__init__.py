@@ -170,7 +170,7 @@ _NOTHING: Mapping[str, str] = {}
 
 
 def load_codec(name: str, made_with: Mapping[str, str] = _NOTHING) -> Codec:
-    """The codec of that name.
+    """Load the codec with a name.
 
     Args:
         name: Name of the codec.

@@ -43,32 +43,32 @@ class ShardWriter(Protocol):
         one_size: Whether all pictures have the same size, so that raw pixels can be one array.
 
     Raises:
-        OutputError: The file cannot be made.
+        OutputError: The file cannot be created.
         MissingDependency: The format's library is not installed.
     """
 
     def __init__(self, path: Path, fields: Sequence[Field], *, one_size: bool) -> None: ...
 
     def add_batch(self, samples: Sequence[Sample]) -> None:
-        """Append one batch; an empty one is a batch too.
+        """Append one batch, which may be empty.
 
         Raises:
-            OutputError: The file system or the format's library refused.
+            OutputError: The file system or the format's library reported an error.
         """
 
     def close(self) -> ShardLayout:
         """Finish the file, synced to disk.
 
         Raises:
-            OutputError: As above; a full disk may show only here.
+            OutputError: As above; a full disk may be reported only here.
         """
 
     def abort(self) -> None:
-        """Close what is open, without finishing; never raises. The caller removes the file."""
+        """Close the file without finishing it; never raises. The caller deletes the file."""
 
 
 class Format(Protocol):
-    """The shape of a format's module.
+    """The names of a format's module.
 
     Attributes:
         EXTENSION: Extension of the shards, lower case, without the dot.
@@ -85,7 +85,7 @@ class Format(Protocol):
     READING: str
 
     def Writer(self, path: Path, fields: Sequence[Field], *, one_size: bool) -> ShardWriter:  # noqa: N802
-        """Open a new shard: a class of the shape of `ShardWriter`."""
+        """Create a shard: a class with the methods of `ShardWriter`."""
 
 
 PROTOCOL = Format
@@ -93,7 +93,7 @@ _NOTHING: Mapping[str, str] = {}
 
 
 def load_format(name: str, made_with: Mapping[str, str] = _NOTHING) -> Format:
-    """The format of that name.
+    """Load the format with a name.
 
     Args:
         name: Name of the format.

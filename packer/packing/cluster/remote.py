@@ -114,7 +114,7 @@ def refusal(terms: Terms) -> PackerError | None:
     if difference:
         return UsageError(
             f"{worker}: has {difference}, so its pictures could differ",
-            "install the same packer and imaging libraries on all machines",
+            "install the same packer, imaging libraries and plug-ins on all machines",
         )
     try:
         _require_beacon(terms.beacon)

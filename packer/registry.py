@@ -4,8 +4,8 @@ packer's own are one file each in `packer/<room>/`: a new one is a new file, and
 to edit. Modules whose name starts with an underscore are not offered. Other distributions add
 theirs by entry points of the group `packer.<room>` (docs/extending.md): these are plug-ins.
 
-packer's own names come first. Looking one up does not read entry points: that takes milliseconds and
-imports, as the metadata of all installed distributions is read.
+packer's own names come first. Looking one up does not read entry points, as that takes milliseconds
+and imports: the metadata of all installed distributions is read.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def own_names(room: str) -> tuple[str, ...]:
 def plugins(room: str) -> Mapping[str, tuple[Plugin, ...]]:
     """Return the plug-ins of a room by name, without importing them.
 
-    Plug-ins with a name of packer's own are left out. A name with several plug-ins cannot be loaded.
+    Plug-ins with a name of packer's own are left out. A name that several plug-ins have cannot be
+    loaded.
     """
     if room not in OPEN_ROOMS:
         return {}

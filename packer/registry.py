@@ -87,7 +87,7 @@ class Plugin(NamedTuple):
 
 @cache
 def own_names(room: str) -> tuple[str, ...]:
-    """Packer's own names in a room ("codecs", "formats", "sources", "backends", "cli"), sorted.
+    """Return packer's own names in a room ("codecs", "formats", "sources", "backends", "cli").
 
     Sorted; imports none of them and reads no entry points.
     """

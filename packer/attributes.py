@@ -1,8 +1,8 @@
 """Attributes that can be read but not assigned.
 
-An assignment that Python accepts and nothing reads is the worst answer: training goes on with the
-old value. So each argument of a public class is an attribute that either takes effect when it is
-assigned, or refuses the assignment and says what to do instead.
+If Python accepted an assignment that no code reads, training would go on with the old value and no
+error. So each argument of a public class is an attribute whose assignment either takes effect or
+raises an error with what to do instead.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 class ReadOnly(Generic[T]):
-    """A property without a setter, whose error says what to do instead.
+    """A property without a setter; the error of an assignment says what to do instead.
 
     Args:
         get: Returns the value.
-        instead: What to do instead of the assignment, in one line; empty: to make another object
-            with this argument.
+        instead: What to do instead of the assignment, in one line; "": create another object with
+            this argument.
     """
 
     def __init__(self, get: Callable[[Any], T], instead: str = "") -> None:
@@ -47,7 +47,7 @@ class ReadOnly(Generic[T]):
 
 
 def read_only(instead: str = "") -> Callable[[Callable[[Any], T]], ReadOnly[T]]:
-    """A decorator that makes a method a `ReadOnly` attribute."""
+    """Return a decorator that turns a method into a `ReadOnly` attribute."""
 
     def make(get: Callable[[Any], T]) -> ReadOnly[T]:
         return ReadOnly(get, instead)

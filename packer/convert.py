@@ -169,7 +169,7 @@ def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertR
     if missing or not job.options.merge_when_complete:
         return ConvertResult(out, None, missing=missing)
     merged = merge_when_complete(
-        out, max_skipped=job.options.max_skipped, reporter=reporter, job=job_name
+        out, max_skipped=job.options.max_skipped, reporter=reporter, job_name=job_name
     )
     return ConvertResult(out, merged.manifest if merged else None)
 

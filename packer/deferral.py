@@ -1,12 +1,12 @@
 """Signals that wait until it is safe to stop.
 
-Python runs a signal's handler between any two instructions of the main thread, and an exception
-raised there, inside the locks of a process pool or between a file and its name, can hang or leave
-things half done. While a `Deferral` is entered, SIGINT and SIGTERM are only remembered; `check`
-hands them to whoever handled them before. A second signal ends the process at once.
+Python runs the handler of a signal between any two instructions of the main thread. An exception
+raised there, inside the locks of a process pool or before a file has its final name, can cause a
+deadlock or leave work half done. While a `Deferral` is entered, SIGINT and SIGTERM are only
+recorded; `check` passes them to the previous handler. A second signal ends the process at once.
 
-A signal that the process was started to ignore stays ignored: `nohup`, `trap '' TERM`, or a job in
-the background of a script, for which shells ignore SIGINT.
+A signal that is ignored when the process starts stays ignored: by `nohup`, by `trap '' TERM`, or in
+a background job of a script, for which shells ignore SIGINT.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def heeded_signals() -> tuple[signal.Signals, ...]:
-    """Those of `SIGNALS` that are neither ignored nor handled by code outside of Python."""
+    """Return the `SIGNALS` that are neither ignored nor handled by code outside of Python."""
     return tuple(
         number for number in SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)
     )
 
 
 class Deferral:
-    """A context manager; does nothing outside the main thread, where signals do not arrive."""
+    """A context manager; it does nothing outside the main thread, which receives no signals."""
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
@@ -45,7 +45,7 @@ class Deferral:
             self.check()
 
     def check(self) -> None:
-        """Let a signal that came meanwhile have its effect now, mostly an exception."""
+        """Deliver a recorded signal to the previous handler, which usually raises an exception."""
         number, self._waiting = self._waiting, None
         if number is not None:
             self._restore()

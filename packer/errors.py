@@ -1,25 +1,25 @@
-"""Every error packer raises on purpose, and the exit code each one owns.
+"""All errors that packer raises on purpose, with their exit codes.
 
     PackerError                1  something failed
-    ├── OutputError            1  the output cannot be written (full, read-only, in the way)
-    │   ├── InUse              1  … another run is at work there
-    │   └── WorkDone           1  … the run that was waited for is done
-    ├── MissingShards          1  parts of a pack are still to be made
-    ├── ReadError              1  the source cannot be read, or changed meanwhile
+    ├── OutputError            1  the output cannot be written (full, read-only, a file is there)
+    │   ├── InUse              1  … another run works in the output folder
+    │   └── WorkDone           1  … the run that was waited for has finished
+    ├── MissingShards          1  parts of a pack have not been made yet
+    ├── ReadError              1  the source cannot be read, or has changed
     ├── WorkerError            1  a worker process died
-    ├── UsageError             2  the caller asked for something invalid
-    │   ├── ConfigError        2  … in a config, recipe or option value
-    │   ├── SourceError        2  … the source is missing, empty or not what it should be
+    ├── UsageError             2  an argument or option is invalid
+    │   ├── ConfigError        2  … a value in a config, recipe or option
+    │   ├── SourceError        2  … the source is missing, empty or of another kind
     │   ├── OtherPack          2  … a complete pack is there that was made of something else
-    │   ├── MissingDependency  2  … a library is not installed; says the line that installs it
-    │   └── SamplerReplaced    2  … a framework makes a sampler anew and loses its options
-    ├── TooManySkipped         3  more samples skipped than --max-skipped allows
-    ├── DamageError            4  a pack does not hold what its index and manifest say
-    │   └── DamagedSample      4  … one sample of it; streams and data sets can go on without it
-    ├── ImageError             1  one picture cannot be stored; becomes a line of the ledger
+    │   ├── MissingDependency  2  … a library is not installed; the hint is the command for it
+    │   └── SamplerReplaced    2  … a framework creates a sampler anew and loses its options
+    ├── TooManySkipped         3  more samples were skipped than --max-skipped allows
+    ├── DamageError            4  a pack differs from its index or manifest
+    │   └── DamagedSample      4  … one sample; streams and data sets can skip it
+    ├── ImageError             1  one picture cannot be stored; becomes a line of skipped.jsonl
     └── Interrupted      128 + n  signal n (130 SIGINT, 143 SIGTERM)
 
-All of them survive pickling, as they cross process borders.
+All of them survive pickling, as they are sent between processes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,29 @@ import signal
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+__all__ = [
+    "ConfigError",
+    "DamageError",
+    "DamagedSample",
+    "ImageError",
+    "InUse",
+    "Interrupted",
+    "MissingDependency",
+    "MissingShards",
+    "OutputError",
+    "PackerError",
+    "ReadError",
+    "SamplerReplaced",
+    "SourceError",
+    "TooManySkipped",
+    "UsageError",
+    "WorkDone",
+    "WorkerError",
+]
+
 #: The signals that ask packer to stop.
 INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM)
-#: What a shell reports for a process that wrote to a closed pipe (`packer ls PACK | head -1`).
+#: Exit code of a process that wrote to a closed pipe (`packer ls PACK | head -1`).
 EXIT_BROKEN_PIPE: Final = 128 + signal.SIGPIPE
 
 
@@ -40,7 +60,7 @@ class PackerError(Exception):
 
     Args:
         message: What is wrong and where (file, shard, batch, offset), in one line.
-        hint: What to do about it, in one line; empty if nothing can be said.
+        hint: What to do about it, in one line; "" if there is no advice.
     """
 
     exit_code = 1
@@ -59,21 +79,21 @@ class OutputError(PackerError):
 
 
 class InUse(OutputError):
-    """Another run is at work in the output folder."""
+    """Another run works in the output folder."""
 
 
 class WorkDone(OutputError):
-    """The run that was waited for is done: the folder of its locks has gone. Look again."""
+    """The run that was waited for has finished and removed its lock folder; look again."""
 
 
 class MissingShards(PackerError):
-    """Parts of a pack are still to be made.
+    """Parts of a pack have not been made yet.
 
     Args:
-        message: As above.
-        hint: As above.
+        message: See `PackerError`.
+        hint: See `PackerError`.
         shards: File names of the missing shards.
-        parts: Numbers of the parts that make them; empty if the work is not divided.
+        parts: Numbers of the parts to run again; empty if the work is not divided.
     """
 
     def __init__(
@@ -86,15 +106,15 @@ class MissingShards(PackerError):
 
 
 class ReadError(PackerError):
-    """The source cannot be read, or changed while it was being read."""
+    """The source cannot be read, or changed while packer read it."""
 
 
 class WorkerError(PackerError):
-    """A worker process died and its work could not be done again."""
+    """A worker process died, and its task could not be repeated."""
 
 
 class UsageError(PackerError):
-    """The caller asked for something invalid."""
+    """An argument or option is invalid."""
 
     exit_code = 2
 
@@ -104,20 +124,20 @@ class OtherPack(UsageError):
 
 
 class ConfigError(UsageError):
-    """A config, a recipe or an option holds an invalid value."""
+    """A value in a config, a recipe or an option is invalid."""
 
 
 class SourceError(UsageError):
-    """The source is missing, empty or not what it should be."""
+    """The source is missing, empty or of another kind."""
 
 
 class MissingDependency(UsageError):
-    """A library that this needs is not installed."""
+    """A library or plug-in that is needed is not installed."""
 
 
 class SamplerReplaced(UsageError, TypeError):
-    """A framework makes a sampler anew, without the options that it had. A TypeError, too, as
-    frameworks expect one from a sampler that they cannot make.
+    """A framework creates a sampler anew without its options. Also a TypeError, which frameworks
+    expect from a sampler that they cannot create.
     """
 
 
@@ -128,19 +148,19 @@ class TooManySkipped(PackerError):
 
 
 class DamageError(PackerError):
-    """A pack does not hold what its index and manifest say."""
+    """A pack differs from its index or manifest."""
 
     exit_code = 4
 
 
 class DamagedSample(DamageError):
-    """One sample of a pack is damaged; the others may not be.
+    """One sample of a pack is damaged; the others may be intact.
 
     Args:
-        message: As above.
-        hint: As above.
-        sample: Its number in its split; -1 where an error that crossed a process border was made
-            anew from its message alone, as DataLoader does.
+        message: See `PackerError`.
+        hint: See `PackerError`.
+        sample: Number of the sample in its split; -1 if the error was created from its message
+            alone in another process, as DataLoader does.
     """
 
     def __init__(self, message: str, hint: str = "", sample: int = -1) -> None:
@@ -155,7 +175,7 @@ class ImageError(PackerError):
     Args:
         reason: A short word for the ledger: truncated, damaged, undecodable, unsupported,
             empty, too-large, unreadable, bad-size, missing.
-        detail: What exactly, in one line, without the picture's path.
+        detail: The exact cause in one line, without the path of the picture.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -180,9 +200,9 @@ class Interrupted(PackerError):
         self.exit_code = 128 + signal_number
 
 
-#: Least likeness of a data set's name: there are many, and caltech101 is not caltech256.
+#: Least similarity for names of data sets: higher, as caltech101 is not caltech256.
 SAME_DATA_SET: Final = 0.8
-#: What other tools and people call what packer offers under another name.
+#: Names that other tools use for what packer offers under another name.
 _OTHER_NAMES: Final = {
     "webdataset": "tar",
     "wds": "tar",
@@ -205,13 +225,13 @@ _OTHER_NAMES: Final = {
 
 
 def suggestion(wrong: str, known: Iterable[str], likeness: float = 0.5) -> str:
-    """One line for an unknown name: what it is called here, else the closest known name, else all
-    of them.
+    """Return a hint for an unknown name: packer's name for it, else the closest known name, else
+    all known names.
 
     Args:
         wrong: The unknown name.
         known: All known ones.
-        likeness: Least likeness of the closest one, from 0 to 1 (`difflib.get_close_matches`).
+        likeness: Least similarity of the closest name, 0 to 1 (`difflib.get_close_matches`).
     """
     names = sorted(known)
     wrong = wrong.lower()

@@ -1,8 +1,8 @@
 r"""Names as text that is safe to print, and back.
 
-A name may hold any byte but zero: tabs and newlines break lines apart, control characters change
-what a terminal shows, bytes that are no UTF-8 are no text at all. They are written as \t, \n, \r,
-\\ and \xHH, one \xHH a byte.
+A name may hold any byte but zero. Tabs and newlines break lines apart, control characters change
+what a terminal shows, and bytes that are not UTF-8 are no text. These are written as \t, \n, \r, \\
+and \xHH, one \xHH per byte.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import unicodedata
 
-#: Control characters, invisible ones that change the direction or joining of text, bytes that are
-#: no UTF-8 (surrogate escapes), line and paragraph separators.
+#: Unicode categories: control characters; invisible characters that change the direction or joining
+#: of text; surrogates (bytes that are not UTF-8); line and paragraph separators.
 _UNSAFE = ("Cc", "Cf", "Cs", "Zl", "Zp")
-#: For `keep`.
+#: A value for `keep`.
 BACKSLASH = "\\"
 _SHORT = {"\t": r"\t", "\n": r"\n", "\r": r"\r", "\\": r"\\"}
 _LONG = {short[1].encode(): name.encode() for name, short in _SHORT.items()}
@@ -21,12 +21,12 @@ _ESCAPED = re.compile(rb"\\(?:x([0-9a-f]{2})|(.)|$)", re.DOTALL)
 
 
 def escape(text: str, *, keep: str = "") -> str:
-    r"""Text without characters that are not safe to print.
+    r"""Return text with unsafe characters escaped.
 
     Args:
-        text: Any text; bytes that are no UTF-8 as surrogate escapes.
-        keep: Characters to leave as they are. With BACKSLASH, the result is for people alone: it
-            cannot be turned back.
+        text: Any text; bytes that are not UTF-8 are surrogate escapes.
+        keep: Characters to leave unchanged. With BACKSLASH, the result cannot be unescaped: it is
+            for people only.
     """
     if text.isascii() and text.isprintable() and "\\" not in text:
         return text
@@ -34,15 +34,15 @@ def escape(text: str, *, keep: str = "") -> str:
 
 
 def escape_path(path: bytes) -> str:
-    r"""A path as `packer ls` prints it: a "-" in front is escaped, too, so that no command takes it
-    for an option. `unescape_path` turns it back.
+    r"""Return a path as `packer ls` prints it. A "-" at the start is escaped as well, so that no
+    command parses the path as an option. `unescape_path` is the inverse.
     """
     text = escape(path.decode("utf-8", "surrogateescape"))
     return rf"\x2d{text[1:]}" if text.startswith("-") else text
 
 
 def unescape_path(text: bytes) -> bytes | None:
-    """The path that `escape_path` made a text of; None if it made none."""
+    """Return the path for a text; the inverse of `escape_path`. None if the text is not escaped."""
     wrong = False
 
     def original(match: re.Match[bytes]) -> bytes:

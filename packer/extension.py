@@ -1,4 +1,4 @@
-"""C extensions that are optional: packer works without each of them, only slower."""
+"""Optional C extensions: packer works without them, but slower."""
 
 from __future__ import annotations
 

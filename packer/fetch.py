@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
-from packer import registry
 from packer.errors import DamageError, OutputError, SourceError
 from packer.files.fsio import READ_BYTES, make_folder, publish
+from packer.files.paths import given_path
 from packer.recipe import Archive, Recipe
+from packer.recipe import load as load_recipe
+from packer.reporting import Progress, Reporter
+from packer.sources import load_kind
 from packer.web.download import Patience, download, forget, lock_part
 
-#: Name of the file, bytes so far, bytes in all (None: not known).
-Progress = Callable[[str, int, "int | None"], None]
+__all__ = ["Patience", "fetch_dataset"]
 
 
-def fetch(
-    recipe: Recipe,
-    folder: Path,
+def fetch_dataset(
+    recipe: Recipe | str,
+    folder: str | os.PathLike[str],
     *,
-    progress: Progress | None = None,
+    reporter: Reporter | None = None,
     patience: Patience | None = None,
 ) -> Path:
     """Download a recipe's archives into `folder`; a sample that packer draws is written there.
@@ -30,10 +32,10 @@ def fetch(
     has its final name only once its checksums agree.
 
     Args:
-        recipe: What to get.
-        folder: Made if it is not there.
-        progress: Called as bytes arrive.
-        patience: With a server that fails.
+        recipe: What to download: a recipe's name, a recipe file, or an open recipe.
+        folder: Where to; created if it does not exist.
+        reporter: Called with progress as bytes arrive, one archive after the other.
+        patience: How long to retry with a server that fails.
 
     Returns:
         The archive; the folder, if there are several; the folder of a drawn sample.
@@ -44,10 +46,13 @@ def fetch(
         OutputError: Not enough space, or the folder cannot be written.
         PackerError: No address works.
     """
+    if isinstance(recipe, str):
+        recipe = load_recipe(recipe)
+    folder, reporter = given_path(folder, "folder"), reporter or Reporter()
     make_folder(folder)
-    if recipe.source:
+    if recipe.source and (kind := load_kind(recipe.source)).MAKES_FILES:
         target = folder / (recipe.local_names or (recipe.name,))[0]
-        registry.load("sources", recipe.source).write_tree(target)
+        kind.write_tree(target)
         return target
     if not recipe.archives:
         raise SourceError(
@@ -55,13 +60,13 @@ def fetch(
             recipe.obtain or "its recipe has no archives",
         )
     got = [
-        _fetch_archive(archive, folder, progress or _silent, patience or Patience())
+        _fetch_archive(archive, folder, reporter, patience or Patience())
         for archive in recipe.archives
     ]
     return got[0] if len(got) == 1 else folder
 
 
-def _fetch_archive(archive: Archive, folder: Path, progress: Progress, patience: Patience) -> Path:
+def _fetch_archive(archive: Archive, folder: Path, reporter: Reporter, patience: Patience) -> Path:
     final = folder / archive.name
     if final.exists():
         if wrong := _difference(final, archive):
@@ -74,7 +79,7 @@ def _fetch_archive(archive: Archive, folder: Path, progress: Progress, patience:
         _check_space(archive, part)
 
         def report(done: int, total: int | None) -> None:
-            progress(archive.name, done, total)
+            reporter.progress(Progress(done=done, total=total or done, read=done, fresh=done))
 
         joined = download(archive.urls, part, archive.bytes, patience, report)
         wrong = _difference(part, archive)
@@ -122,7 +127,3 @@ def _check_space(archive: Archive, part: Path) -> None:
             f"{part.parent}: {archive.name} needs {needed:,} more bytes, only {free:,} are free",
             "free some space, or fetch into another folder",
         )
-
-
-def _silent(name: str, done: int, total: int | None) -> None:
-    """For callers who do not want to hear."""

@@ -17,6 +17,12 @@ from packer.recipe import Recipe
 from packer.sources import Source, listed
 from packer.types import display_text
 
+__all__ = [
+    "Input",
+    "open_input",
+    "open_list",
+]
+
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 

@@ -1,7 +1,7 @@
-"""The line that installs what is missing, fit for the environment that it is printed in.
+"""The shell command that installs a missing library, suited to the current environment.
 
-Two distributions put their files into PIL (Pillow, pillow-simd) and four into cv2. The line never
-names one of them beside another that is there, nor pillow-simd where it cannot be compiled.
+Two distributions install the package PIL (Pillow, pillow-simd), four install cv2. The command never
+names one of them if another one is installed, and never names pillow-simd if it cannot be compiled.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Final
 
 _X86: Final = ("x86_64", "AMD64", "i686")
-#: What converting imports beside the base install → the distribution that brings it; that of PIL
-#: is `resizer`.
+#: Module that converting imports beside the base install → its distribution; PIL's is `resizer`.
 _DISTRIBUTIONS: Final = {
     "PIL": "",
     "cv2": "opencv-python-headless",
@@ -36,23 +35,22 @@ _OPENCV: Final = (
 
 
 def install_only(module: str) -> str:
-    """The shell line that installs one library and nothing else: what reading needs.
+    """Return the shell command that installs one library and nothing else, for reading.
 
     Args:
-        module: As it is imported: "cv2".
+        module: Import name: "cv2".
     """
     return f"{pip()} install {_distribution_of(module)}"
 
 
 def install_line(module: str) -> str:
-    """The shell line that installs a library for converting, and what else converting needs.
+    """Return the shell command that installs a library and all others that converting needs.
 
-    If all else that converting needs is there, it names that one library. Where Pillow is there
-    already, as in most training environments, it names what is missing one by one and leaves
-    Pillow alone.
+    If only that library is missing, the command names it alone. If Pillow is installed, as in most
+    training environments, the command names each missing library and leaves Pillow unchanged.
 
     Args:
-        module: As it is imported: "cv2".
+        module: Import name: "cv2".
     """
     missing = [name for name in _DISTRIBUTIONS if name == module or not _is_there(name)]
     extra, opencv = ("convert", "opencv-python")
@@ -65,22 +63,22 @@ def install_line(module: str) -> str:
 
 
 def pip() -> str:
-    """The pip of the running Python's environment, as a command."""
+    """Return the command of pip for the current environment."""
     return f"{shlex.quote(sys.executable or 'python3')} -m pip"
 
 
 def resizer() -> str:
-    """The distribution that resizes fastest of those that can be installed here."""
+    """Return the fastest distribution of Pillow that can be installed here."""
     return "pillow-simd" if is_x86() and can_compile() else "Pillow"
 
 
 def is_x86() -> bool:
-    """Whether pillow-simd is for this processor."""
+    """Whether this is a processor that pillow-simd supports."""
     return platform.machine() in _X86
 
 
 def can_compile() -> bool:
-    """Whether pillow-simd can be compiled: by a C compiler with Python's and libjpeg's headers."""
+    """Whether pillow-simd can be compiled: needs a C compiler, Python's and libjpeg's headers."""
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     if not any(map(shutil.which, (compiler, "cc", "gcc", "clang"))):
         return False
@@ -90,7 +88,7 @@ def can_compile() -> bool:
 
 
 def version(distribution: str) -> str:
-    """Version of an installed distribution, "" if there is none of that name."""
+    """Return the version of a distribution; "" if it is not installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

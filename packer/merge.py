@@ -28,6 +28,8 @@ _SHOWN = 5
 _LAST_SECONDS = 30.0
 _LOOK_SECONDS = 0.2
 
+__all__ = ["MergeResult", "merge_pack"]
+
 
 @dataclass(frozen=True)
 class MergeResult:
@@ -51,7 +53,7 @@ def merge_pack(
     *,
     max_skipped: int | None = None,
     reporter: Reporter | None = None,
-    job: str = "",
+    job_name: str = "",
 ) -> MergeResult:
     """Join the parts of a pack: check that all shards are there, write indexes and manifest.
 
@@ -62,7 +64,7 @@ def merge_pack(
         out: The pack's folder.
         max_skipped: How many samples may be skipped in all; None = max(1 % of the planned, 10).
         reporter: Hears what is going on.
-        job: What a batch system calls this run, for others who want the folder meanwhile.
+        job_name: What a batch system calls this run, for others who want the folder meanwhile.
 
     Raises:
         SourceError: There is nothing to join.
@@ -76,7 +78,7 @@ def merge_pack(
         if not (folder / WORK_FOLDER).is_dir():
             read_manifest(folder)  # raises what is wrong
         try:
-            return MergeResult(folder, _merge(folder, max_skipped, reporter, job))
+            return MergeResult(folder, _merge(folder, max_skipped, reporter, job_name))
         except PackerError:
             if not is_complete(folder):  # else another run completed it meanwhile
                 raise
@@ -89,8 +91,8 @@ def merge_pack(
     return MergeResult(folder, manifest, was_complete=True)
 
 
-def _merge(out: Path, max_skipped: int | None, reporter: Reporter, job: str) -> Manifest:
-    with Lock(out / WORK_FOLDER, None, job, note=reporter.note) as lock:
+def _merge(out: Path, max_skipped: int | None, reporter: Reporter, job_name: str) -> Manifest:
+    with Lock(out / WORK_FOLDER, None, job_name, note=reporter.note) as lock:
         try:
             agreement = read_plan(out)
         except FileNotFoundError:
@@ -107,7 +109,7 @@ def _merge(out: Path, max_skipped: int | None, reporter: Reporter, job: str) -> 
 
 
 def merge_when_complete(
-    out: Path, *, max_skipped: int | None, reporter: Reporter, job: str
+    out: Path, *, max_skipped: int | None, reporter: Reporter, job_name: str
 ) -> MergeResult | None:
     """What a part that found all shards there does last. Several may be here at the same time: one
     joins them, the others wait for it.
@@ -121,7 +123,7 @@ def merge_when_complete(
     end = time.monotonic() + _LAST_SECONDS
     while True:
         try:
-            return merge_pack(out, max_skipped=max_skipped, reporter=reporter, job=job)
+            return merge_pack(out, max_skipped=max_skipped, reporter=reporter, job_name=job_name)
         except InUse as error:
             if time.monotonic() > end:
                 reporter.note(f"not joined here: {error.message}")

@@ -1,10 +1,10 @@
-"""What is noted of a picture while it is converted; `packer.types.Encoded` says what it means."""
+"""Notes on a picture from its conversion; `packer.types.Encoded` describes each of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-#: By their bits in an index: bit n stands for the n-th. New ones go to the end.
+#: In the order of their bits in an index: bit n is the n-th name. New names go to the end.
 NOTES = (
     "kept",
     "turned",
@@ -22,10 +22,10 @@ NOTES = (
 
 
 def note_bits(notes: Iterable[str]) -> int:
-    """Names from `NOTES` as one number."""
+    """Return names from `NOTES` as one number."""
     return sum(1 << NOTES.index(note) for note in set(notes))
 
 
 def note_names(bits: int) -> list[str]:
-    """The names that `note_bits` made a number of."""
+    """Return the names for a number; the inverse of `note_bits`."""
     return [note for bit, note in enumerate(NOTES) if bits >> bit & 1]

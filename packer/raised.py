@@ -1,9 +1,9 @@
-"""Errors that a user's code raises, on their way to the loop that called it.
+"""Errors that users' callbacks raise.
 
-Python gives some exceptions a meaning: StopIteration ends a loop, GeneratorExit a generator,
-CancelledError a task. Where one of them comes out of a callback by mistake (`next()` on something
-exhausted), it would end the caller's loop without a word. So, as PEP 479 does for generators, it
-becomes a RuntimeError whose cause it is.
+Some exceptions control Python: StopIteration ends a loop, GeneratorExit a generator, CancelledError
+a task. If a callback raises one by mistake (`next()` on an exhausted iterator), the caller's loop
+would end without an error. As PEP 479 does for generators, such an exception becomes the cause of a
+RuntimeError.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _SIGNALS = (StopIteration, StopAsyncIteration, GeneratorExit, CancelledError)
 
 
 def as_error(error: BaseException, where: str) -> BaseException:
-    """The error to raise instead of one that may have a meaning to Python.
+    """Return an error that does not control Python.
 
     Args:
-        error: What user's code raised.
-        where: What was called, and for what, in a few words.
+        error: The error that a callback raised.
+        where: What was called, and for which sample or purpose, in a few words.
 
     Returns:
-        The same error, or a RuntimeError whose cause it is.
+        The same error, or a RuntimeError with the error as its cause.
     """
     return runtime_error(error, where) if isinstance(error, _signals()) else error
 
 
 def runtime_error(error: BaseException, where: str) -> RuntimeError:
-    """A RuntimeError whose cause is `error`."""
+    """Return a RuntimeError with `error` as its cause."""
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     instead = RuntimeError(f"{where} raised {said}")
     instead.__cause__ = error
@@ -39,12 +39,12 @@ def runtime_error(error: BaseException, where: str) -> RuntimeError:
 
 
 def named(error: BaseException, what: str, where: str) -> BaseException:
-    """An error with a note that says where it was; its type stays, see `as_error` apart.
+    """Return the error with a note on where it was raised. Its type stays, except as in `as_error`.
 
     Args:
-        error: What user's code raised.
+        error: The error that a callback raised.
         what: What was called.
-        where: For what.
+        where: The sample or purpose that it was called for.
     """
     instead = as_error(error, f"{where}: {what}")
     if instead is error and isinstance(error, Exception):
@@ -53,7 +53,7 @@ def named(error: BaseException, what: str, where: str) -> BaseException:
 
 
 def annotate(error: BaseException, text: str) -> None:
-    """Add a line to an error; its type stays."""
+    """Add a line to an error without changing its type."""
     if sys.version_info >= (3, 11):
         error.add_note(text)
     elif error.__cause__ is None:
@@ -61,10 +61,10 @@ def annotate(error: BaseException, text: str) -> None:
 
 
 class Contained:
-    """A context manager: what leaves it is an error to everybody, see `as_error`.
+    """A context manager that applies `as_error` to exceptions that leave it.
 
     Args:
-        where: As there.
+        where: See `as_error`.
     """
 
     def __init__(self, where: str) -> None:
@@ -84,6 +84,6 @@ class Contained:
 
 
 def _signals() -> tuple[type[BaseException], ...]:
-    # Whoever raises asyncio's has imported it; importing it here would cost every start of packer.
+    # Not imported here, which would slow down every start: code that raises it has imported it.
     asyncio = sys.modules.get("asyncio.exceptions")
     return _SIGNALS if asyncio is None else (*_SIGNALS, asyncio.CancelledError)

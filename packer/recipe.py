@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from packer import registry, sources
 from packer.errors import ConfigError, SourceError, suggestion
@@ -59,8 +59,8 @@ class Recipe:
         description: A few sentences.
         homepage: Address of its page.
         licence: What its use is bound to.
-        source: Kind of source (a file in `packer/sources`) that needs no place, as it makes its
-            own samples; "" for data that lies somewhere.
+        source: Kind of source: a file in `packer/sources`, or a plug-in's name. One that makes its
+            own files needs no location. "": found out from the location.
         root: Folder inside the source that counts as its top, if it is there.
         local_names: Names under which a downloaded copy may lie, folder or archive.
         archives: What `packer fetch` downloads.
@@ -102,14 +102,20 @@ class Recipe:
         return frozenset(map(path_bytes, self.litter))
 
     def open(self, location: Path | None) -> Source:
-        """Open the data set at `location`; None: where its own kind of source makes it.
+        """Open the data set.
+
+        Args:
+            location: Where it is; None if its kind of source makes its files itself.
 
         Raises:
             SourceError: Nothing there, or nothing that packer can read.
         """
-        if location is None:
-            made: Source = registry.load("sources", self.source).open_source(Path(self.name), b"")
-            return made
+        kind = sources.load_kind(self.source) if self.source else None
+        if kind is not None and (location is None or not kind.MAKES_FILES):
+            return cast(
+                Source, kind.open_source(location or Path(self.name), path_bytes(self.root))
+            )
+        assert location is not None, "only a kind that makes its files needs no location"
         return sources.open_source(location, path_bytes(self.root))
 
 
@@ -146,7 +152,7 @@ def load(name_or_path: str) -> Recipe:
             given[key] = _text(where, key, entry)
     recipe = Recipe(name=Path(name_or_path).stem, **given)
     _check_class_name(where, recipe.class_name)
-    if recipe.source and recipe.source not in registry.names("sources"):
+    if recipe.source and not registry.is_offered("sources", recipe.source):
         hint = suggestion(recipe.source, registry.names("sources"))
         raise ConfigError(f"{where}: source: unknown source {recipe.source!r}", hint)
     return recipe
@@ -173,7 +179,7 @@ def find_source(
         if not src.exists():
             raise SourceError(f"{src}: no such folder or archive")
         return src, [src]
-    if recipe.source:
+    if recipe.source and sources.load_kind(recipe.source).MAKES_FILES:
         return None, []
     looked = []
     if data is not None:

@@ -1,21 +1,26 @@
-"""How library code tells what it does: it never prints, it calls a reporter."""
+"""Progress, notes and warnings of library code, which never prints: it calls a reporter."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+__all__ = [
+    "Progress",
+    "Reporter",
+]
+
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a long work is.
+    """Progress of a long operation.
 
     Attributes:
-        done: Samples dealt with, skipped ones too; those of earlier runs count.
-        total: Samples in all.
+        done: Samples (or bytes) finished, including skipped samples and those of earlier runs.
+        total: Total number of samples (or bytes).
         skipped: Samples skipped so far.
         read: Bytes read in this run.
         written: Bytes stored in this run.
-        fresh: Samples dealt with in this run.
+        fresh: Samples (or bytes) finished in this run.
     """
 
     done: int
@@ -27,19 +32,19 @@ class Progress:
 
 
 class Reporter:
-    """Keeps silent; the command line and callers who want to hear derive from it."""
+    """A reporter that does nothing; subclass it to receive notes, warnings and progress."""
 
     def note(self, text: str) -> None:
-        """One line about what is going on."""
+        """Receive one line about the current step."""
 
     def warn(self, text: str) -> None:
-        """One line about something that the user may want to mend."""
+        """Receive one line about a problem that the user may want to fix."""
 
     def detail(self, text: str) -> None:
-        """One line that only somebody who looks for something wants to see."""
+        """Receive one line of detail, for debugging."""
 
     def scanned(self, files: int) -> None:
-        """Called now and then while a source is scanned: the pictures found so far."""
+        """Receive the number of pictures found so far, from time to time during a scan."""
 
     def progress(self, progress: Progress) -> None:
-        """Called after every batch."""
+        """Receive the progress after every batch."""

@@ -10,18 +10,20 @@ from packer.files.paths import given_path
 from packer.pack.manifest import read_manifest
 from packer.reporting import Reporter
 from packer.staging.excerpt import StageOptions
-from packer.staging.making import stage_pack
+from packer.staging.making import copy_pack
+
+__all__ = ["StageOptions", "StageResult", "stage_pack"]
 
 
 @dataclass(frozen=True)
-class Staged:
+class StageResult:
     """A staged pack.
 
     Attributes:
         path: Its folder, a pack like any other.
-        samples: In all its splits.
-        shards: In all its splits.
-        size: Bytes of its shards.
+        samples: Number of samples in all its splits.
+        shards: Number of shards in all its splits.
+        size: Size of its shards in bytes.
     """
 
     path: Path
@@ -30,23 +32,24 @@ class Staged:
     size: int
 
 
-def stage(
+def stage_pack(
     root: str | os.PathLike[str],
     dest: str | os.PathLike[str],
     options: StageOptions | None = None,
+    *,
     reporter: Reporter | None = None,
-) -> Staged:
-    """Copy a pack to a folder of this machine, once, whatever the number of processes that ask.
+) -> StageResult:
+    """Copy a pack to a folder of this machine, once, however many processes call this.
 
     Args:
         root: The pack.
-        dest: A folder on a local disk or in memory; made if it is not there.
-        options: What to take.
-        reporter: Told how far it is.
+        dest: A folder on a local disk or in memory; created if it does not exist.
+        options: What to copy; None: all of the pack.
+        reporter: Called with notes, warnings and progress.
 
     Raises:
         SourceError: No pack there, or an unfinished one.
-        UsageError: Invalid options.
+        UsageError: An option is invalid.
         DamageError: A file of the pack is missing or damaged.
         OutputError: Not enough room, with the numbers; or `dest` cannot be written to.
         PackerError: The pack cannot be read.
@@ -55,9 +58,9 @@ def stage(
     source, dest = given_path(root, "root"), given_path(dest, "dest")
     if options.fraction < 1 and read_manifest(source).options.get("order") == "sorted":
         reporter.warn("the pack was made with --order sorted: its first shards lack whole classes")
-    path = stage_pack(source, dest, options, reporter)
+    path = copy_pack(source, dest, options, reporter)
     splits = read_manifest(path).splits.values()
-    return Staged(
+    return StageResult(
         path,
         samples=sum(split.samples for split in splits),
         shards=sum(len(split.shards) for split in splits),

@@ -1,4 +1,4 @@
-"""Plain data that the rooms of packer hand to one another."""
+"""Plain data that the parts of packer exchange."""
 
 from __future__ import annotations
 
@@ -11,10 +11,22 @@ from typing import Any, Literal, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = [
+    "ABSENT",
+    "NO_LABEL",
+    "Array",
+    "Field",
+    "Listing",
+    "Payload",
+    "Pixels",
+    "Sample",
+    "ShardLayout",
+]
+
 #: H×W×3 uint8, RGB, upright, C-contiguous.
 Pixels: TypeAlias = NDArray[np.uint8]
 Array: TypeAlias = NDArray[Any]
-#: Bytes of one field of one sample.
+#: Content of one field of one sample.
 Payload: TypeAlias = bytes | memoryview
 
 NO_LABEL = -1
@@ -26,15 +38,15 @@ class Encoded:
     """One picture as it will be stored.
 
     Attributes:
-        payload: The coded picture (codec raw: the H·W·3 bytes of its pixels).
-        width: Of the stored picture, in pixels.
-        height: Of the stored picture, in pixels.
-        notes: What was done beyond the plain path, for the summary: "turned" (EXIF orientation
-            applied), "kept" (coded pixels taken over), "gray", "cmyk", "alpha", "16-bit", "icc"
-            (converted to sRGB), "icc-ignored" (its profile is broken), "animation" (first
-            frame), "warnings" (libjpeg complained, but about no pixel), "damaged" (pixels are
-            missing or wrong, and kept on request), "extension" (content differs from the file
-            name).
+        payload: The encoded picture (codec raw: the H·W·3 bytes of its pixels).
+        width: Width of the stored picture in pixels.
+        height: Height of the stored picture in pixels.
+        notes: Names from `packer.notes.NOTES`, for the summary: "turned" (EXIF orientation
+            applied), "kept" (the encoded pixels are those of the file), "gray", "cmyk", "alpha",
+            "16-bit", "icc" (converted to sRGB), "icc-ignored" (its profile is broken),
+            "animation" (first frame), "warnings" (libjpeg reported a warning that concerns no
+            pixel), "damaged" (pixels are missing or wrong; kept on request), "extension" (the
+            file name has another extension than the content).
     """
 
     payload: bytes
@@ -48,12 +60,12 @@ class Sample:
     """One sample on its way into a shard.
 
     Attributes:
-        slot: Its number in the plan; nine digits of it are its member name.
-        path: Original path relative to the source, raw bytes: the sample's identity.
+        slot: Number of the sample in the plan; with nine digits, the name of its tar members.
+        path: Original path relative to the source, raw bytes: identifies the sample.
         label: Class index, or NO_LABEL.
-        width: Of the stored picture, in pixels.
-        height: Of the stored picture, in pixels.
-        payloads: Bytes by field name; a field that is not here is absent in this sample.
+        width: Width of the stored picture in pixels.
+        height: Height of the stored picture in pixels.
+        payloads: Content by field name; the sample lacks all other fields.
         notes: See `packer.notes.note_bits`.
     """
 
@@ -66,15 +78,17 @@ class Sample:
     notes: int = 0
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        # Payloads as buffers that a pickler may leave out (PEP 574), to be handed over apart.
-        payloads = {name: PickleBuffer(data) for name, data in self.payloads.items()}
+        # Buffers, which a pickler may transfer separately (PEP 574). Executors of other
+        # distributions may use protocol 4, which has no buffers.
+        wrap = PickleBuffer if int(protocol) >= 5 else bytes
+        payloads = {name: wrap(data) for name, data in self.payloads.items()}
         fields = self.slot, self.path, self.label, self.width, self.height
         return Sample, (*fields, payloads, self.notes)
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A candidate that was not packed: one line of the ledger."""
+    """A candidate that was not packed: one line of skipped.jsonl."""
 
     slot: int
     path: bytes
@@ -84,13 +98,13 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of every sample of a pack, declared once in the manifest.
+    """One field of all samples of a pack, as the manifest lists it.
 
     Attributes:
-        name: "image", "label", or the user's own.
-        kind: image: coded by `codec`; label: the class index (kept in the index; tar also
-            carries it as an ASCII member); bytes: as given.
-        extension: Member extension in tar shards, lower case, without the dot.
+        name: "image", "label", or a name that the user chose.
+        kind: image: encoded by `codec`; label: the class index (stored in the index, in tar
+            shards also as an ASCII member); bytes: stored as given.
+        extension: Extension of its tar members, lower case, without the dot.
         codec: Name of the codec of an image field.
     """
 
@@ -102,14 +116,14 @@ class Field:
 
 @dataclass(frozen=True)
 class ShardLayout:
-    """Where a finished shard holds what: absolute file offsets and sizes in bytes.
+    """Offsets from the start of the file, and sizes, in a finished shard; both in bytes.
 
     Attributes:
-        batch_offset: int64, one a batch: start of its contiguous range (0 for an empty batch).
-        batch_bytes: int64, one a batch: length of that range (0 for an empty batch).
-        field_offset: By field name: int64, one a sample, ABSENT where it lacks the field.
-        field_size: By field name: int64, one a sample, ABSENT where it lacks the field.
-        sha256: Hex digest of the whole file, where the writer knows it without reading it.
+        batch_offset: int64 per batch: start of its contiguous range (0 for an empty batch).
+        batch_bytes: int64 per batch: length of that range (0 for an empty batch).
+        field_offset: By field name: int64 per sample, ABSENT if it lacks the field.
+        field_size: By field name: int64 per sample, ABSENT if it lacks the field.
+        sha256: Hex digest of the whole file; None if the writer would have to read the file.
     """
 
     batch_offset: Array
@@ -121,13 +135,13 @@ class ShardLayout:
 
 @dataclass(frozen=True)
 class ClassNumbers:
-    """What the `.cls` files of a source say, each of the picture that has its name.
+    """Class numbers from the `.cls` files of a source; a file belongs to the picture of its name.
 
     Attributes:
-        values: int64, one a candidate: the class's number, or NO_LABEL.
-        invalid: Files that hold something else than a number from 0 on.
-        alone: Files without a picture of their name.
-        shared: Candidates that share their file with an earlier one.
+        values: int64 per candidate: number of the class, or NO_LABEL.
+        invalid: Files whose content is not a number of 0 or more.
+        alone: Files without a picture of the same name.
+        shared: Candidates whose file also belongs to an earlier candidate.
     """
 
     values: Array
@@ -138,11 +152,11 @@ class ClassNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Sidecars:
-    """Files of one kind that lie beside the pictures and are not read.
+    """Files of one kind beside the pictures, which are not read.
 
     Attributes:
-        files: How many.
-        example: The first one.
+        files: Number of files.
+        example: Path of the first file.
     """
 
     files: int
@@ -151,25 +165,25 @@ class Sidecars:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a scan of a source found. Sorted by path; equal for a folder and its archive.
+    """The result of scanning a source, sorted by path; equal for a folder and its archive.
 
     Attributes:
-        paths: Candidates, relative to the source's root, raw bytes, "/" between parts.
-        sizes: int64, bytes of each file.
-        stamps: int64, modification time in ns (0 where the source has none).
-        folders: All folders that could be a class or split, empty ones too, relative paths of
-            one or two parts, sorted.
-        ignored: Files that are no candidates, counted by reason: "hidden", "extension",
+        paths: Paths of the candidates relative to the top of the source: raw bytes, parts
+            separated by "/".
+        sizes: int64, size of each file in bytes.
+        stamps: int64, modification time in ns (0 if the source has none).
+        folders: All folders that could be a class or split, including empty ones; relative paths
+            of one or two parts, sorted.
+        ignored: Number of files that are no candidates, by reason: "hidden", "extension",
             "litter" (named by the recipe), "special" (FIFO, socket, device), "broken-link",
             "link-loop", "pack" (a folder that packer made).
-        ignored_examples: Some paths a reason, at most five each, for the summary.
-        inodes: int64, inode number of each file; None where the source has none.
-        missing: Candidates whose file is not there, with what is known of each: they will be
-            skipped. Their size is 0.
-        numbers: What `.cls` files say; None where there are none.
-        sidecars: Ignored files that may hold labels, by kind: see `packer.sources._sidecars`.
-        top: Folder inside the source that the paths are relative to, where it is not the source's
-            own top.
+        ignored_examples: Up to five paths per reason, for the summary.
+        inodes: int64, inode number of each file; None if the source has none.
+        missing: Candidates whose file does not exist, with the reason. They will be skipped;
+            their size is 0.
+        numbers: Class numbers from `.cls` files; None if there are no such files.
+        sidecars: Ignored files that may hold labels, by kind; see `packer.sources._sidecars`.
+        top: Folder inside the source to which the paths are relative; b"" for the source itself.
     """
 
     paths: list[bytes]
@@ -186,24 +200,24 @@ class Listing:
 
 
 def display_path(path: bytes) -> str:
-    """A path as text: UTF-8 whatever the locale, so that a name is the same text for everybody.
-    Bytes that are no UTF-8 become surrogate escapes; `path_bytes` turns it back.
+    """Return a path as text: UTF-8 in every locale, so that a name is the same text everywhere.
+    Bytes that are not UTF-8 become surrogate escapes; `path_bytes` is the inverse.
     """
     return path.decode("utf-8", "surrogateescape")
 
 
 def path_bytes(text: str) -> bytes:
-    """The bytes of a path, or of a part of one, that is written as `display_path` writes it."""
+    """Return the bytes of a path, or of a part of one; the inverse of `display_path`."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def display_text(native: str) -> str:
-    """A name as Python decoded it from the system (an argument, `os.getcwd()`, a `Path`), which
-    depends on the locale, as `display_path` writes it.
+    """Return a name in the form of `display_path`, given as Python decodes it by the locale: an
+    argument, `os.getcwd()`, a `Path`.
     """
     return display_path(os.fsencode(native))
 
 
 def native_text(text: str) -> str:
-    """The other way round: what a `Path` is made of."""
+    """Return text for a `Path`; the inverse of `display_text`."""
     return os.fsdecode(path_bytes(text))

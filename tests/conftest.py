@@ -27,6 +27,12 @@ def draw_jpeg(seed: int, width: int, height: int) -> bytes:
     return bytes(simplejpeg.encode_jpeg(pixels.clip(0, 255).astype(np.uint8), quality=85))
 
 
+@pytest.fixture(scope="session")
+def draw() -> Callable[..., bytes]:
+    """See `draw_jpeg`."""
+    return draw_jpeg
+
+
 @pytest.fixture(autouse=True, scope="session")
 def ctrl_c_works() -> Iterator[None]:
     """Also where a shell started the tests in its background: it ignores SIGINT there, and so would

@@ -33,10 +33,11 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
     "cv2": ("packer.imaging", "packer.codecs"),
     "simplejpeg": ("packer.imaging", "packer.codecs", "packer.sample"),
     "torch": ("packer.reader",),
+    "pytest": ("packer.testing",),
 }
 #: What a base install lacks: only its owners may need it to be imported themselves, everybody else
 #: imports those owners inside functions. (A base install has simplejpeg.)
-OPTIONAL = ("joblib", "distributed", "lmdb", "h5py", "PIL", "cv2", "torch")
+OPTIONAL = ("joblib", "distributed", "lmdb", "h5py", "PIL", "cv2", "torch", "pytest")
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
@@ -95,7 +96,8 @@ def modules() -> dict[str, Module]:
 
 def imports(module: Module) -> Iterator[Import]:
     """Everything it imports, by full name; `from packer import index` is packer.pack.index."""
-    yield from _imports(module.tree, lazy=False)
+    if module.name != "packer":  # its names are for editors and for `__getattr__`
+        yield from _imports(module.tree, lazy=False)
 
 
 def _imports(node: ast.AST, lazy: bool) -> Iterator[Import]:

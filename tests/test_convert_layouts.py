@@ -79,7 +79,7 @@ def test_the_pack_may_lie_in_the_source(
     third = convert_dataset(open_(tree), inside, OPTIONS, force=True)
     assert third.manifest is not None
     assert third.manifest.classes == ("001.class0", "002.class1")
-    result = verify_pack(inside, VerifyOptions(against=open_(tree), jobs=1), Reporter())
+    result = verify_pack(inside, VerifyOptions(against=open_(tree), jobs=1), reporter=Reporter())
     assert result.damage == []
 
 

@@ -13,9 +13,10 @@ import pytest
 from packer import recipe as recipes
 from packer import sources
 from packer.errors import DamageError, OutputError, PackerError, SourceError
-from packer.fetch import fetch
+from packer.fetch import fetch_dataset
 from packer.files import fsio
 from packer.recipe import Archive, Recipe
+from packer.reporting import Progress, Reporter
 from packer.web.download import Patience
 
 CONTENT = np.random.default_rng(2).bytes(200_000)
@@ -42,20 +43,25 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_file_gets_its_name_once_it_is_right(served: Path, folder: Path) -> None:
-    seen: list[tuple[str, int, int | None]] = []
-    got = fetch(recipe_of(served.as_uri()), folder, progress=lambda *now: seen.append(now))
+    seen: list[Progress] = []
+
+    class Ear(Reporter):
+        def progress(self, progress: Progress) -> None:
+            seen.append(progress)
+
+    got = fetch_dataset(recipe_of(served.as_uri()), folder, reporter=Ear())
     assert got == folder / "file.tar"
     assert got.read_bytes() == CONTENT
     assert list(folder.iterdir()) == [got]
-    assert seen[-1] == ("file.tar", len(CONTENT), len(CONTENT))
+    assert (seen[-1].done, seen[-1].total) == (len(CONTENT), len(CONTENT))
 
 
 def test_what_is_there_and_right_is_not_fetched_again(served: Path, folder: Path) -> None:
     known = recipe_of(served.as_uri())
-    got = fetch(known, folder)
+    got = fetch_dataset(known, folder)
     before = got.stat()
     served.unlink()
-    assert fetch(known, folder) == got
+    assert fetch_dataset(known, folder) == got
     assert got.stat().st_ino == before.st_ino
 
 
@@ -64,10 +70,10 @@ def test_what_is_there_and_wrong_is_neither_used_nor_replaced(served: Path, fold
     mine = folder / "file.tar"
     mine.write_bytes(CONTENT[:-1] + b"x")
     with pytest.raises(DamageError, match=r"is there already, but its md5 is .*move it away"):
-        fetch(recipe_of(served.as_uri()), folder)
+        fetch_dataset(recipe_of(served.as_uri()), folder)
     mine.write_bytes(b"short")
     with pytest.raises(DamageError, match="but it has 5 bytes, should have 200000"):
-        fetch(recipe_of(served.as_uri()), folder)
+        fetch_dataset(recipe_of(served.as_uri()), folder)
     assert mine.read_bytes() == b"short"
 
 
@@ -79,7 +85,7 @@ def test_wrong_bytes_are_damage_and_not_kept(served: Path, folder: Path, checksu
     kept = {"md5": "", "sha256": "", checksum: getattr(archive, checksum)}
     only = Recipe("mine", "Mine", archives=(Archive("file.tar", archive.urls, None, **kept),))
     with pytest.raises(DamageError) as caught:
-        fetch(only, folder)
+        fetch_dataset(only, folder)
     found = hashlib.new(checksum, wrong).hexdigest()
     assert f"its {checksum} is {found}, should be {kept[checksum]}" in caught.value.message
     assert caught.value.exit_code == 4
@@ -91,25 +97,25 @@ def test_bytes_joined_from_two_versions_are_fetched_anew(folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "file.tar.part").write_bytes(b"z" * 150_000)
     with joining_server() as url:
-        got = fetch(recipe_of(url), folder, patience=QUICK)
+        got = fetch_dataset(recipe_of(url), folder, patience=QUICK)
     assert got.read_bytes() == CONTENT
     assert list(folder.iterdir()) == [got]
 
 
 def test_cut_connections_end_in_the_right_file(folder: Path) -> None:
     with joining_server(cut=60_000) as url:
-        got = fetch(recipe_of(url), folder, patience=QUICK)
+        got = fetch_dataset(recipe_of(url), folder, patience=QUICK)
     assert got.read_bytes() == CONTENT
 
 
 def test_a_failed_download_goes_on_the_next_time(served: Path, folder: Path) -> None:
     with joining_server(cut=10_000) as url, pytest.raises(PackerError, match="connection cut"):
-        fetch(recipe_of(url), folder, patience=QUICK)
+        fetch_dataset(recipe_of(url), folder, patience=QUICK)
     part = folder / "file.tar.part"
     assert part.read_bytes() == CONTENT[:40_000]
     assert not (folder / "file.tar").exists()
     with joining_server() as url:
-        assert fetch(recipe_of(url), folder, patience=QUICK).read_bytes() == CONTENT
+        assert fetch_dataset(recipe_of(url), folder, patience=QUICK).read_bytes() == CONTENT
 
 
 def test_space_is_checked_before(
@@ -120,9 +126,9 @@ def test_space_is_checked_before(
 
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage())
     with pytest.raises(OutputError, match="needs 200,000 more bytes, only 150,000 are free"):
-        fetch(recipe_of(served.as_uri()), folder)
+        fetch_dataset(recipe_of(served.as_uri()), folder)
     (folder / "file.tar.part").write_bytes(CONTENT[:50_001])
-    assert fetch(recipe_of(served.as_uri()), folder).read_bytes() == CONTENT
+    assert fetch_dataset(recipe_of(served.as_uri()), folder).read_bytes() == CONTENT
 
 
 def test_first_to_publish_wins(served: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,29 +140,29 @@ def test_first_to_publish_wins(served: Path, folder: Path, monkeypatch: pytest.M
         return fsio.publish(temp, final)
 
     monkeypatch.setattr("packer.fetch.publish", publish)
-    assert fetch(recipe_of(served.as_uri()), folder).read_bytes() == CONTENT
+    assert fetch_dataset(recipe_of(served.as_uri()), folder).read_bytes() == CONTENT
     (folder / "file.tar").unlink()
     other = b"other"
     with pytest.raises(DamageError, match="appeared meanwhile"):
-        fetch(recipe_of(served.as_uri()), folder)
+        fetch_dataset(recipe_of(served.as_uri()), folder)
     assert (folder / "file.tar").read_bytes() == b"other"
 
 
 def test_several_archives_give_their_folder(served: Path, folder: Path) -> None:
     [one] = recipe_of(served.as_uri()).archives
     two = Archive("two.tar", one.urls, one.bytes, one.md5)
-    assert fetch(Recipe("mine", "Mine", archives=(one, two)), folder) == folder
+    assert fetch_dataset(Recipe("mine", "Mine", archives=(one, two)), folder) == folder
     assert sorted(path.name for path in folder.iterdir()) == ["file.tar", "two.tar"]
 
 
 def test_a_recipe_without_addresses_says_how_to_get_the_data(folder: Path) -> None:
     with pytest.raises(SourceError, match=r"imagenet: nothing to download from \(.*an account"):
-        fetch(recipes.load("imagenet"), folder)
+        fetch_dataset(recipes.load("imagenet"), folder)
 
 
 def test_the_sample_is_drawn(folder: Path) -> None:
     known = recipes.load("sample")
-    got = fetch(known, folder)
+    got = fetch_dataset(known, folder)
     assert got == folder / "packer-sample"
     assert recipes.find_source(known, got, None, folder)[0] == got
     written = sources.open_source(got).scan(known.litter_paths)
@@ -167,7 +173,7 @@ def test_the_sample_is_drawn(folder: Path) -> None:
 
 def test_a_file_in_the_way_of_the_folder(served: Path, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="a file is in the way"):
-        fetch(recipe_of(served.as_uri()), served)
+        fetch_dataset(recipe_of(served.as_uri()), served)
 
 
 class joining_server:

@@ -16,7 +16,7 @@ from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import InUse, OutputError
 from packer.merge import merge_pack
 from packer.packing.lock import Lock
-from packer.stage import stage
+from packer.stage import stage_pack
 from packer.writer import PackWriter
 
 MakeTree = Callable[..., Path]
@@ -81,7 +81,7 @@ def test_packs_from_code_and_staged_copies(tmp_path: Path, link: Path) -> None:
         writer.write(image=np.zeros((8, 8, 3), np.uint8), label=0, key="a")
     assert (tmp_path / "scratch" / "pack" / "manifest.json").exists()
     (tmp_path / "home" / "disk").symlink_to(tmp_path / "disk")
-    copy = stage(link, tmp_path / "home" / "disk").path
+    copy = stage_pack(link, tmp_path / "home" / "disk").path
     assert (tmp_path / "disk" / copy.name / "manifest.json").exists()
 
 

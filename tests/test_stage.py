@@ -7,8 +7,7 @@ from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import UsageError
 from packer.pack.manifest import read_manifest
 from packer.reporting import Reporter
-from packer.stage import stage
-from packer.staging.excerpt import StageOptions
+from packer.stage import StageOptions, stage_pack
 from packer.verify import VerifyOptions, verify_pack
 
 
@@ -41,7 +40,7 @@ def test_what_a_converted_pack_has_is_staged(
 ) -> None:
     """Companion files for other readers and the ledger, too, byte for byte."""
     pack = make_pack(split="train=0.7,val=0.3")
-    staged = stage(pack, tmp_path / "disk")
+    staged = stage_pack(pack, tmp_path / "disk")
     assert digest_tree(staged.path) == digest_tree(pack)
     assert staged.samples == 40
     assert staged.size == sum(path.stat().st_size for path in pack.glob("*.tar"))
@@ -50,7 +49,7 @@ def test_what_a_converted_pack_has_is_staged(
 
 def test_an_excerpt_has_what_a_pack_has(make_pack: Any, tmp_path: Path, digest_tree: Any) -> None:
     pack = make_pack(split="train=0.7,val=0.3")
-    staged = stage(pack, tmp_path / "disk", StageOptions(("train",), 0.5))
+    staged = stage_pack(pack, tmp_path / "disk", StageOptions(("train",), 0.5))
     manifest = read_manifest(staged.path)
     assert list(manifest.splits) == ["train"]
     assert 0 < staged.samples < read_manifest(pack).splits["train"].samples
@@ -73,14 +72,14 @@ def test_an_excerpt_has_what_a_pack_has(make_pack: Any, tmp_path: Path, digest_t
 def test_a_fraction_of_a_sorted_pack_is_warned_of(make_pack: Any, tmp_path: Path) -> None:
     pack = make_pack(order="sorted")
     ear = Ear()
-    stage(pack, tmp_path / "disk", StageOptions(fraction=0.5), ear)
+    stage_pack(pack, tmp_path / "disk", StageOptions(fraction=0.5), reporter=ear)
     assert len(ear.warnings) == 1
     assert "sorted" in ear.warnings[0]
-    stage(pack, tmp_path / "disk", None, ear)
+    stage_pack(pack, tmp_path / "disk", reporter=ear)
     assert len(ear.warnings) == 1
 
 
 def test_what_cannot_be_is_said(make_pack: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no split 'val'"):
-        stage(make_pack(), tmp_path / "disk", StageOptions(("val",)))
+        stage_pack(make_pack(), tmp_path / "disk", StageOptions(("val",)))
     assert not (tmp_path / "disk").exists()

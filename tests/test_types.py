@@ -1,4 +1,5 @@
 import os
+import pickle
 import subprocess
 import sys
 
@@ -6,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.types import Encoded, display_path, display_text, native_text, path_bytes
+from packer.types import Encoded, Sample, display_path, display_text, native_text, path_bytes
 
 
 @given(st.binary())
@@ -34,3 +35,15 @@ def test_names_are_the_same_text_in_every_locale() -> None:
 def test_samples_on_their_way_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         Encoded(b"", 1, 1).width = 2  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_samples_survive_every_pickle_protocol(protocol: int) -> None:
+    """Executors of other libraries choose their own: `concurrent.futures` uses the default, 4."""
+    sample = Sample(3, b"a/1.jpg", 1, 5, 4, {"image": b"bytes", "view": memoryview(b"view")}, 2)
+    again = pickle.loads(pickle.dumps(sample, protocol))
+    assert again.slot == 3
+    assert {name: bytes(data) for name, data in again.payloads.items()} == {
+        "image": b"bytes",
+        "view": b"view",
+    }

@@ -60,7 +60,7 @@ class _Verbs(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--version", "show_version", is_flag=True, help="Print the version.")
-@click.option("-v", "--verbose", is_flag=True, help="With --version: the imaging libraries too.")
+@click.option("-v", "--verbose", is_flag=True, help="With --version: libraries and plug-ins too.")
 @click.pass_context
 def packer(ctx: click.Context, show_version: bool, verbose: bool) -> None:
     """Turn an image folder into sequential shards with a batch-level index, to train from."""
@@ -69,7 +69,7 @@ def packer(ctx: click.Context, show_version: bool, verbose: bool) -> None:
         if verbose:
             from packer.imaging import libraries
 
-            for line in libraries.report():
+            for line in (*libraries.report(), *registry.report()):
                 click.echo(line)
         ctx.exit()
     if verbose:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from packer import registry
 from packer.errors import ConfigError, suggestion
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,6 +49,28 @@ class Name(click.Choice):  # type: ignore[type-arg]
             return value
         names = [str(name) for name in self.choices]
         self.fail(f"{value!r} is none of {', '.join(names)}{_meant(value, names)}", param, ctx)
+
+
+class Offered(Name):
+    """One of the names in a room of `packer.registry`.
+
+    The names of plug-ins are looked up only for `--help` and for a name that is not packer's own.
+    """
+
+    def __init__(self, room: str) -> None:
+        super().__init__(registry.own_names(room))
+        self.room = room
+
+    def get_metavar(self, *arguments: Any, **named: Any) -> str | None:
+        """List all names, for `--help`."""
+        self.choices = registry.names(self.room)
+        return super().get_metavar(*arguments, **named)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Take a name that is offered."""
+        if value not in self.choices:
+            self.choices = registry.names(self.room)
+        return super().convert(value, param, ctx)
 
 
 def _meant(value: str, names: list[str]) -> str:

@@ -29,7 +29,7 @@ def command(pack: Path, key: str, raw: bool, split: str | None) -> None:
     KEY is its original path as `packer ls` writes it, with \t, \n, \r, \\ and \xHH. Where no sample
     has that name, KEY is taken as it is. A raw picture is written as an .npy file.
     """
-    from packer import registry
+    from packer.codecs import load_codec
     from packer.pack.manifest import read_manifest
     from packer.pack.payloads import Payloads
 
@@ -40,7 +40,8 @@ def command(pack: Path, key: str, raw: bool, split: str | None) -> None:
     if payload is None:
         raise UsageError(f"{pack}: sample {key!r} has no picture")
     size = (int(opened.index[name][sample]) for name in ("width", "height"))
-    sys.stdout.buffer.write(registry.load("codecs", str(image.codec)).file_header(*size))
+    codec = load_codec(str(image.codec), manifest.libraries)
+    sys.stdout.buffer.write(codec.file_header(*size))
     sys.stdout.buffer.write(payload)
 
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from packer import registry
 from packer.cli._job import batch_job
 from packer.cli._options import (
     WARNINGS,
     Bytes,
     Name,
+    Offered,
     Part,
     option,
     path_option,
@@ -31,7 +31,6 @@ from packer.cli._source import open_source
 from packer.cli._summary import as_json, name_next_steps, summarise
 from packer.errors import ConfigError
 from packer.settings.options import (
-    BACKENDS,
     FILTERS,
     ON_ERROR,
     ORDERS,
@@ -73,7 +72,7 @@ def _image_options(function: F) -> F:
             ),
             option(
                 "--codec",
-                type=Name(registry.names("codecs")),
+                type=Offered("codecs"),
                 default="jpeg",
                 help="How pictures are stored.",
             ),
@@ -119,7 +118,7 @@ def _pack_options(function: F) -> F:
         (
             option(
                 "--format",
-                type=Name(registry.names("formats")),
+                type=Offered("formats"),
                 default="tar",
                 help="Format of the shards.",
             ),
@@ -167,7 +166,9 @@ def _run_options(function: F) -> F:
             option(
                 "-j", "--jobs", type=click.IntRange(min=1), help="Worker processes [all cores]."
             ),
-            option("--backend", type=Name(BACKENDS), default="loky", help="What runs the workers."),
+            option(
+                "--backend", type=Offered("backends"), default="loky", help="What runs the workers."
+            ),
             option(
                 "--scheduler",
                 metavar="tcp://HOST:PORT|FILE",

@@ -10,7 +10,6 @@ import click
 
 from packer.cli._options import path_variable, reporting_options
 from packer.cli._reporter import make_reporter
-from packer.reporting import Progress
 
 
 @click.command()
@@ -31,7 +30,7 @@ def command(recipe: str, out: Path | None, as_json: bool, **shown: Any) -> None:
     import json
 
     from packer import recipe as recipes
-    from packer.fetch import fetch
+    from packer.fetch import fetch_dataset
 
     known = recipes.load(recipe)
     data = None if out else path_variable("PACKER_DATA")
@@ -45,11 +44,8 @@ def command(recipe: str, out: Path | None, as_json: bool, **shown: Any) -> None:
     if known.licence:
         reporter.note(f"licence: {known.licence}")
 
-    def told(name: str, done: int, total: int | None) -> None:
-        reporter.progress(Progress(done=done, total=total or done, read=done, fresh=done))
-
     try:
-        path = fetch(known, folder, progress=told).absolute()
+        path = fetch_dataset(known, folder, reporter=reporter).absolute()
     finally:
         reporter.close()
     if as_json:

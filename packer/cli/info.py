@@ -109,9 +109,16 @@ def _describe_images(manifest: Manifest) -> str:
     size = "as in the source"
     if options.get("resize") is not None:
         size = f"{options['resize']} {options.get('resize_mode')}, {options.get('filter')}"
-    coded = str(options.get("codec"))
-    if coded == "jpeg":
-        coded += f" quality {options.get('quality')} {options.get('subsampling')}"
-    elif coded == "webp":
-        coded += f" quality {options.get('quality')}"
-    return f"{size}, {coded}"
+    return f"{size}, {_describe_codec(str(options.get('codec')), manifest)}"
+
+
+def _describe_codec(name: str, manifest: Manifest) -> str:
+    """The codec and its settings; a plug-in's distribution is among the libraries."""
+    from packer.codecs import load_codec
+    from packer.errors import UsageError
+
+    try:
+        settings = load_codec(name, manifest.libraries).describe(manifest.options)
+    except UsageError as error:  # a plug-in that is missing or broken; the rest can be shown
+        return f"{name} ({error})"
+    return f"{name} {settings}".rstrip()

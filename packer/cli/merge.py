@@ -36,7 +36,7 @@ def command(pack: Path, max_skipped: int | None, **shown: Any) -> None:
     reporter = make_reporter(shown["progress"], quiet=shown["quiet"], verbose=shown["verbose"])
     try:
         result = merge_pack(
-            pack, max_skipped=max_skipped, reporter=reporter, job=batch_job(os.environ)
+            pack, max_skipped=max_skipped, reporter=reporter, job_name=batch_job(os.environ)
         )
     except MissingShards as error:
         if shown["as_json"]:

@@ -41,8 +41,7 @@ def command(
     Any number of processes may ask at the same time: one copies, the others wait. What is there is
     not copied again.
     """
-    from packer.stage import stage
-    from packer.staging.excerpt import StageOptions
+    from packer.stage import StageOptions, stage_pack
 
     names = tuple(name.strip() for name in splits.split(",") if name.strip())
     options = StageOptions(names, fraction)
@@ -52,7 +51,7 @@ def command(
         shown["progress"], quiet=shown["quiet"], verbose=shown["verbose"], unit="bytes"
     )
     try:
-        staged = stage(pack, dest, options, reporter)
+        staged = stage_pack(pack, dest, options, reporter=reporter)
     finally:
         reporter.close()
     part = f"{staged.samples} samples in {staged.shards} shards, {staged.size / 1e6:,.1f} MB"

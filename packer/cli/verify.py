@@ -85,7 +85,7 @@ def command(
             minutes=given["max_minutes"],
             repair=given["repair"],
         )
-        result = verify_pack(pack, options, reporter)
+        result = verify_pack(pack, options, reporter=reporter)
     finally:
         reporter.close()
     if as_json:

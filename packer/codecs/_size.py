@@ -1,4 +1,4 @@
-"""The one check that every codec's `decode` makes."""
+"""The size check that every codec's `decode` makes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from packer.errors import ImageError
 
 
 def require_size(found: tuple[int, int], width: int, height: int) -> None:
-    """Refuse a payload whose picture has another (width, height) than its index says.
+    """Check that a payload's (width, height) are those in the index.
 
     Raises:
-        ImageError: bad-size.
+        ImageError: bad-size: they are not.
     """
     if found != (width, height):
         raise ImageError(

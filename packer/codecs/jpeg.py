@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
+from packer.codecs._bits import photograph_bits
 from packer.codecs._size import require_size
 from packer.errors import ImageError
 from packer.imaging import jpeg as jpeg_decoder
@@ -21,24 +22,40 @@ from packer.types import Array, Pixels
 EXTENSION: Final = "jpg"
 KIND: Final = "jpeg"
 FOUR_BYTES: Final = True
+ONE_SIZE: Final = False
 OPTIONS: Final = ("quality", "subsampling", "reencode")
-#: JPEG_MAX_DIMENSION of libjpeg; the format itself ends at 65,535.
+#: JPEG_MAX_DIMENSION of libjpeg, in pixels; the format itself allows 65,535.
 MAX_SIDE: Final = 65_500
-#: Scales at which libjpeg-turbo has fast inverse transforms.
+#: Factors for which libjpeg-turbo has fast inverse transforms.
 DIVISORS: Final = (1, 2, 4, 8)
-#: Pictures in one call: 2 ms of such of 256 pixels, and half a second of a camera's.
+FEATURE: Final = "image"
+#: Pictures in one call: 2 ms for pictures of 256 pixels, half a second for those of a camera.
 _AT_ONCE = 8
 
 _JFIF, _ADOBE, _COMMENT = 0xE0, 0xEE, 0xFE
+#: Size in bytes relative to 4:2:0, of the same picture.
+_SUBSAMPLING_FACTOR: Final = {"4:4:4": 1.25, "4:2:2": 1.1, "4:2:0": 1.0}
+
+
+def bits_per_pixel(options: ImageOptions) -> float:
+    """Interpolate between measured qualities; multiply by a factor for the subsampling."""
+    return photograph_bits(options.quality) * _SUBSAMPLING_FACTOR[options.subsampling]
+
+
+def describe(options: Mapping[str, Any]) -> str:
+    """Return quality and chroma subsampling."""
+    return f"quality {options.get('quality')} {options.get('subsampling')}"
 
 
 def encode(pixels: Pixels, options: ImageOptions) -> bytes:
-    """Pixels → JFIF file, 8 bits, YCbCr, of the options' quality and chroma subsampling."""
+    """Encode pixels as a JFIF file: 8 bits, YCbCr, quality and subsampling as in the options."""
     import simplejpeg
 
     height, width, count = pixels.shape
     if max(width, height) > MAX_SIDE:
-        raise ImageError("bad-size", f"{width} x {height} pixels; a JPEG ends at {MAX_SIDE}")
+        raise ImageError(
+            "bad-size", f"{width} x {height} pixels; the longest side of a JPEG is {MAX_SIDE}"
+        )
     payload: bytes = simplejpeg.encode_jpeg(
         np.ascontiguousarray(pixels),
         quality=options.quality,
@@ -49,14 +66,14 @@ def encode(pixels: Pixels, options: ImageOptions) -> bytes:
 
 
 def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
-    """JPEG → pixels. What packer wrote decodes without a complaint of libjpeg; shards that others
-    wrote may hold files with stray bytes, and odd ones that only Pillow reads, if it is installed.
+    """Decode a JPEG. libjpeg decodes packer's own payloads without a warning. Shards of other
+    programs may hold files with stray bytes, and files that only Pillow reads, if it is installed.
     """
     return _decode_whole(payload, (height, width), Region(0, 0, height, width))
 
 
 def decode_strictly(payload: bytes, width: int, height: int) -> Pixels:
-    """JPEG → pixels, without a second opinion on what libjpeg warns about."""
+    """Decode a JPEG by libjpeg alone; a warning of libjpeg is an error."""
     head = probe(payload)
     require_size((head.width, head.height), width, height)
     jpeg_decoder.require_no_lost_block(payload, head)
@@ -73,8 +90,8 @@ def decode_region(
     region: Region,
     out: Pixels | None = None,
 ) -> Pixels:
-    """A rectangle of a JPEG: by the C extension nothing else is decoded; without it, or if it finds
-    anything to complain of, the whole picture is.
+    """Decode a rectangle of a JPEG. The C extension decodes nothing else. Without the extension, or
+    if it reports an error or warning, the whole picture is decoded.
     """
     if not region.is_whole(width, height):
         room = np.empty((region.height, region.width, 3), np.uint8) if out is None else out
@@ -83,7 +100,7 @@ def decode_region(
     shape = -(-height // region.divisor), -(-width // region.divisor)
     whole = out if region.is_whole(width, height) else None
     pixels = _decode_whole(payload, (height, width), region, whole)
-    if pixels.shape[:2] != shape:  # a second opinion is given at full size
+    if pixels.shape[:2] != shape:  # Pillow decodes at full size only
         pixels = _reduced(pixels, region.divisor)
     if whole is not None and np.may_share_memory(pixels, whole):
         return whole
@@ -103,12 +120,12 @@ def decode_pieces(
 
 
 def file_header(width: int, height: int) -> bytes:
-    """Nothing: a payload is a file."""
+    """Return b"": a payload is a file."""
     return b""
 
 
 def accepts(head: Head, options: ImageOptions) -> bool:
-    """Gray or YCbCr of 8 bits, baseline or progressive: what every decoder reads."""
+    """Accept 8-bit gray or YCbCr, baseline or progressive: every decoder reads these."""
     return (
         head.kind == KIND
         and head.bits == 8
@@ -118,8 +135,8 @@ def accepts(head: Head, options: ImageOptions) -> bool:
 
 
 def strip(data: bytes) -> bytes:
-    """Drop APPn (but JFIF and Adobe, which say what the components are), comments, and whatever
-    follows the end of the picture.
+    """Remove APPn segments, comments, and everything after the end of the picture. JFIF and Adobe
+    segments stay, as they define the colour components.
     """
     kept, position = [b"\xff\xd8"], 2
     while found := MARKER.search(data, position):
@@ -148,7 +165,7 @@ def _is_needed(marker: int, segment: bytes) -> bool:
 def _decode_whole(
     payload: bytes | memoryview, shape: tuple[int, int], region: Region, out: Pixels | None = None
 ) -> Pixels:
-    """A picture of this (height, width), scaled and as fast as the region says."""
+    """Decode a picture of this (height, width), reduced and fast as the region asks."""
     import simplejpeg
 
     require_few_scans(payload)
@@ -172,7 +189,7 @@ def _decode_whole(
 
 
 def _reduced(pixels: Pixels, divisor: int) -> Pixels:
-    """What a reduced transform makes of whole blocks, nearly: their means."""
+    """Reduce a picture by block means, nearly as a reduced inverse transform does."""
     height, width = pixels.shape[:2]
     room = ((0, -height % divisor), (0, -width % divisor), (0, 0))
     padded = np.pad(pixels, room, mode="edge")
@@ -182,6 +199,7 @@ def _reduced(pixels: Pixels, divisor: int) -> Pixels:
 
 
 def _second_opinion(payload: bytes, width: int, height: int) -> Pixels:
+    """Decode what simplejpeg refused, by the decoders that converting uses."""
     head = probe(payload)
     require_size((head.width, head.height), width, height)
     return jpeg_decoder.decode(payload, head, 1)[0]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,11 +20,14 @@ from packer.types import Array, Pixels
 EXTENSION: Final = "npy"
 KIND: Final = ""
 FOUR_BYTES: Final = False
+ONE_SIZE: Final = True
 OPTIONS: Final = ()
 MAX_SIDE: Final = _MAX_SIDE
 DIVISORS: Final = (1,)
-#: Pictures in one call, a thread's part of any usual mini-batch: copying one takes 10 µs, as
-#: handing over the lock does.
+#: `datasets` decodes .npy members: height × width × 3 numbers.
+FEATURE: Final = {"list": {"list": {"list": "uint8"}}}
+#: Pictures in one call: more than a thread's share of a usual mini-batch. Copying one picture
+#: takes 10 µs, as long as passing the interpreter lock to another thread.
 _AT_ONCE = 1024
 
 # numpy.lib.format, version 1.0: magic, version, uint16 length, then text padded with spaces so
@@ -33,20 +36,36 @@ _MAGIC = b"\x93NUMPY\x01\x00"
 _ALIGNMENT = 64
 
 
+def bits_per_pixel(options: ImageOptions) -> float:
+    """Return exactly three bytes."""
+    return 24.0
+
+
+def describe(options: Mapping[str, Any]) -> str:
+    """Return "": no option has an effect."""
+    return ""
+
+
 def encode(pixels: Pixels, options: ImageOptions) -> bytes:
-    """Pixels → their bytes, row by row."""
+    """Return the bytes of the pixels, row by row."""
+    height, width = pixels.shape[:2]
+    if max(width, height) > MAX_SIDE:
+        raise ImageError(
+            "bad-size",
+            f"{width} x {height} pixels; the longest side of a raw picture is {MAX_SIDE}",
+        )
     return pixels.tobytes()
 
 
 def decode(payload: bytes | memoryview, width: int, height: int) -> Pixels:
-    """Bytes → a view of them as pixels; writable only if the payload is."""
+    """Return a view of the payload as pixels; writable only if the payload is."""
     if len(payload) != width * height * 3:
         raise ImageError("bad-size", f"payload of {len(payload)} bytes, not {width} x {height} x 3")
     return np.frombuffer(payload, np.uint8).reshape(height, width, 3)
 
 
 def decode_strictly(payload: bytes, width: int, height: int) -> Pixels:
-    """As `decode`: the payload's size is all that can be wrong."""
+    """Decode as `decode`: only the size of a payload can be wrong."""
     return decode(payload, width, height)
 
 
@@ -57,7 +76,7 @@ def decode_region(
     region: Region,
     out: Pixels | None = None,
 ) -> Pixels:
-    """Bytes → a view of the rectangle; without copying, unless it is to be written to `out`."""
+    """Return a view of the rectangle, or copy it to `out`."""
     return region.cut(decode(payload, width, height), out)
 
 
@@ -69,7 +88,9 @@ def at_once(alike: bool) -> int:
 def decode_pieces(
     payloads: Sequence[memoryview | None], pieces: Sequence[Piece | None], out: Array
 ) -> Sequence[int]:
-    """See `packer.codecs.ManyCodec`: done where the same is cut out of all, and only cut."""
+    """See `packer.codecs.ManyCodec`. Done only if one rectangle is cut out of all pictures, without
+    resizing or mirroring.
+    """
     first = pieces[0] if pieces else None
     if first is None or first.mirrored or any(piece != first for piece in pieces):
         return range(len(payloads))
@@ -81,8 +102,8 @@ def decode_pieces(
 
 
 def file_header(width: int, height: int) -> bytes:
-    """The header of a .npy file of shape (height, width, 3), uint8. Written here, byte for byte
-    the same under every numpy.
+    """Return the header of a .npy file of shape (height, width, 3), uint8. It is written here to be
+    the same byte for byte with every version of numpy.
     """
     text = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({height}, {width}, 3), }}"
     size = len(_MAGIC) + 2 + len(text) + 1
@@ -91,10 +112,10 @@ def file_header(width: int, height: int) -> bytes:
 
 
 def accepts(head: Head, options: ImageOptions) -> bool:
-    """Never: no file holds bare pixels."""
+    """Return False: no file type consists of bare pixels."""
     return False
 
 
 def strip(data: bytes) -> bytes:
-    """As it is: nothing but pixels is in it."""
+    """Return the data unchanged: they are pixels alone."""
     return data

@@ -1,16 +1,16 @@
-"""Where an LMDB data file holds its values: read from the file itself, without the library.
+"""Offsets of the values in an LMDB data file, read from the file itself without the library.
 
-Data format of LMDB 0.9 (`mdb.c`, structs MDB_page, MDB_meta, MDB_db and MDB_node), of a 64-bit
-host, in its byte order:
+Data format of LMDB 0.9 (`mdb.c`, structs MDB_page, MDB_meta, MDB_db and MDB_node) on a 64-bit
+host, in the byte order of that host:
 
     page     u64 number · u16 pad · u16 flags · u16 lower · u16 upper · u16 node offsets …
              (an overflow page: number · pad · flags · u32 pages · the value)
-    meta     pages 0 and 1, behind 16 bytes of page header: u32 magic · u32 version · u64 address ·
+    meta     pages 0 and 1, after 16 bytes of page header: u32 magic · u32 version · u64 address ·
              u64 map size · two databases (free pages, main) · u64 last page · u64 transaction
     database u32 pad (of the first: the page size) · u16 flags · u16 depth · u64 branch pages ·
              u64 leaf pages · u64 overflow pages · u64 entries · u64 root page
-    node     u16 low · u16 high · u16 flags · u16 key bytes · key · value, or the u64 number of the
-             overflow page that starts it; in a branch, low, high and flags are the page number
+    node     u16 low · u16 high · u16 flags · u16 key bytes · key · value, or the u64 number of
+             its first overflow page; in a branch, low, high and flags are the page number
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _PAGE_NUMBER = struct.Struct("=Q")
 _MAGIC = 0xBEEFC0DE
 _VERSION = 1
 _BRANCH, _LEAF = 0x01, 0x02
-#: Node flags: the value lies in overflow pages; other flags mean nested databases.
+#: Node flags: the value is in overflow pages; the other flags mark nested databases.
 _BIG, _OTHER = 0x01, 0x06
 _EMPTY = (1 << 64) - 1
-#: LMDB's own limit of a tree's depth (CURSOR_STACK).
+#: LMDB's own limit of the depth of a tree (CURSOR_STACK).
 _MAX_DEPTH = 32
 
 
 class LmdbFile(NamedTuple):
-    """What `read_tree` found.
+    """The result of `read_tree`.
 
     Attributes:
-        page_bytes: Bytes of a page.
-        pages: Number of pages in use; the file needs page_bytes · pages bytes.
+        page_bytes: Size of a page in bytes.
+        pages: Number of pages in use; the file must have page_bytes · pages bytes.
         values: By key, in key order: absolute file offset and size in bytes of its value.
     """
 
@@ -54,10 +54,10 @@ class LmdbFile(NamedTuple):
 
 
 def read_tree(path: Path) -> LmdbFile:
-    """Find all values of an LMDB data file that nobody is writing.
+    """Find all values of an LMDB data file that no process is writing.
 
     Raises:
-        DamageError: Not such a file, or its tree makes no sense.
+        DamageError: The file is not such a file, or its tree is invalid.
     """
     try:
         with path.open("rb", buffering=0) as file:
@@ -83,7 +83,7 @@ def _read(fd: int) -> LmdbFile:
 def _walk(
     fd: int, page_bytes: int, number: int, depth: int
 ) -> Iterator[tuple[bytes, tuple[int, int]]]:
-    """(key, (offset, size)) of all values below a page, in key order."""
+    """Yield (key, (offset, size)) of all values below a page, in key order."""
     start = number * page_bytes
     page = os.pread(fd, page_bytes, start)
     _, _, flags, lower, _ = _PAGE.unpack_from(page)

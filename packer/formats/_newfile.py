@@ -1,4 +1,4 @@
-"""A file that a format's writer makes: written whole or refused with an OutputError."""
+"""A new file of a format's writer: all bytes are written, or an OutputError is raised."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from packer.files.fsio import output_error, output_errors
 
 
 class NewFile:
-    """A new file, open for writing at any place.
+    """A new file, open for writing at any offset.
 
     Args:
-        path: Must not exist.
+        path: Path of the file; must not exist.
 
     Raises:
-        OutputError: It cannot be made.
+        OutputError: The file cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -25,10 +25,10 @@ class NewFile:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
     def write(self, data: bytes | memoryview, offset: int) -> None:
-        """Write all of `data` at `offset`; one call of the system if it takes all at once.
+        """Write all of `data` at `offset`, with one system call if that writes all bytes.
 
         Raises:
-            OutputError: The file system refused.
+            OutputError: The file system reported an error.
         """
         rest = memoryview(data)
         try:
@@ -40,29 +40,29 @@ class NewFile:
             raise output_error(self.path, error) from error
 
     def read(self, size: int, offset: int) -> bytes:
-        """Up to `size` bytes at `offset`, fewer at the end of the file."""
+        """Read up to `size` bytes at `offset`; fewer at the end of the file."""
         with output_errors(self.path):
             return os.pread(self._fd, size, offset)
 
     def size(self) -> int:
-        """Bytes of the file."""
+        """Return the size of the file in bytes."""
         with output_errors(self.path):
             return os.fstat(self._fd).st_size
 
     def truncate(self, size: int) -> None:
-        """Cut or lengthen the file, with zeros.
+        """Truncate the file, or extend it with zeros.
 
         Raises:
-            OutputError: The file system refused.
+            OutputError: The file system reported an error.
         """
         with output_errors(self.path):
             os.ftruncate(self._fd, size)
 
     def close(self) -> None:
-        """Sync and close: an NFS client may report a full disk only here.
+        """Sync and close the file. An NFS client may report a full disk only here.
 
         Raises:
-            OutputError: The file system refused; the file is closed all the same.
+            OutputError: The file system reported an error; the file is closed nevertheless.
         """
         fd, self._fd = self._fd, -1
         with output_errors(self.path):
@@ -72,8 +72,8 @@ class NewFile:
                 os.close(fd)
 
     def abort(self) -> None:
-        """Close without syncing; never raises; nothing happens if it is closed already."""
+        """Close the file without syncing; does nothing if it is closed. Never raises."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            with contextlib.suppress(OSError):  # the file is thrown away
+            with contextlib.suppress(OSError):  # the caller deletes the file
                 os.close(fd)

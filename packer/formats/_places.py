@@ -1,4 +1,4 @@
-"""Where a shard's payloads lie: collected batch by batch, reported as a `ShardLayout`."""
+"""Offsets and sizes of a shard's payloads, collected batch by batch into a `ShardLayout`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _NOWHERE = (ABSENT, ABSENT)
 
 
 class Places:
-    """Collects each payload's place within its batch, and each batch's place in the file.
+    """Collects the offset of each payload within its batch, and the size of each batch.
 
     Args:
-        fields: Fields of every sample; those of kind label have no place.
+        fields: Fields of every sample; fields of kind label have no payload.
 
     Attributes:
-        offset: By field name, one a sample: offset from the start of its batch, ABSENT where the
-            sample lacks the field.
-        size: By field name, one a sample: size in bytes, ABSENT likewise.
+        offset: By field name, per sample: offset from the start of its batch in bytes; ABSENT if
+            the sample lacks the field.
+        size: By field name, per sample: size in bytes; ABSENT if the sample lacks the field.
     """
 
     def __init__(self, fields: Sequence[Field]) -> None:
@@ -34,19 +34,23 @@ class Places:
         self._bytes: list[int] = []
 
     def add_sample(self, places: Mapping[str, tuple[int, int]]) -> None:
-        """Take over one sample's (offset in its batch, size) by field name."""
+        """Add one sample: (offset in its batch, size) by field name."""
         for name, offsets in self.offset.items():
             offset, size = places.get(name, _NOWHERE)
             offsets.append(offset)
             self.size[name].append(size)
 
     def end_batch(self, samples: int, nbytes: int) -> None:
-        """The last `samples` samples are a batch of `nbytes` bytes."""
+        """End a batch: the last `samples` samples, in `nbytes` bytes."""
         self._counts.append(samples)
         self._bytes.append(nbytes)
 
     def layout(self, batch_offset: Iterable[int]) -> ShardLayout:
-        """The layout, given each batch's absolute offset; that of an empty batch becomes 0."""
+        """Return the layout.
+
+        Args:
+            batch_offset: Offset of each batch in the file; that of an empty batch becomes 0.
+        """
         sizes = np.array(self._bytes, np.int64)
         starts = np.fromiter(batch_offset, np.int64, len(sizes)) * (sizes > 0)
         base = np.repeat(starts, np.array(self._counts, np.int64))
@@ -59,9 +63,10 @@ class Places:
 
 
 class EndToEnd(Places):
-    """Batches that are their samples' payloads end to end, fields in order: LMDB and HDF5.
+    """Places of batches that are the concatenated payloads of their samples: LMDB and HDF5.
 
-    Such a shard also carries its own columns, so that its library alone can read it.
+    A sample's payloads follow each other in the order of the fields. `columns` and `description`
+    are for shards that their library can read without packer.
 
     Args:
         fields: Fields of every sample.
@@ -73,7 +78,7 @@ class EndToEnd(Places):
         self._rows = SampleRows()
 
     def add_batch(self, samples: Sequence[Sample]) -> bytes:
-        """Take over one batch and return its bytes."""
+        """Add one batch and return its bytes."""
         parts: list[Payload] = []
         end = 0
         for sample in samples:
@@ -90,8 +95,8 @@ class EndToEnd(Places):
         return b"".join(parts)
 
     def columns(self) -> dict[str, Array]:
-        """What the shard carries of the index: rows and paths, and each payload's offset (from the
-        start of its batch) and size.
+        """Columns of the index that the shard itself stores: labels, sizes, paths, and offset (from
+        the start of the batch) and size of each payload.
         """
         arrays = self._rows.row_arrays()
         for name in self.offset:
@@ -100,13 +105,13 @@ class EndToEnd(Places):
         return arrays
 
     def description(self, name: str) -> dict[str, Any]:
-        """What the shard says of itself, as JSON values: its format, version and fields."""
+        """Format, version and fields of the shard, as JSON values."""
         fields = [asdict(entry) for entry in self._fields]
         return {"format": name, "version": 1, "fields": fields}
 
 
 def batch_bytes(samples: Sequence[Sample], fields: Sequence[Field]) -> int:
-    """Bytes of a batch whose payloads lie end to end."""
+    """Return the size of a batch of concatenated payloads in bytes."""
     names = stored_fields(fields)
     return sum(len(sample.payloads.get(name, b"")) for sample in samples for name in names)
 

@@ -1,12 +1,13 @@
-"""The HDF5 format: one contiguous, unfiltered data set a batch.
+"""The HDF5 format: one contiguous, unfiltered data set per batch.
 
-`batches/000000` … hold a batch's payloads end to end as bytes; raw pictures of one size make them
-n×H×W×3, with a virtual data set `images` over all of them. `columns/<name>` and attributes, written
-at close, make the shard readable by h5py alone. The index holds each data set's place in the file.
+`batches/000000` … hold the concatenated payloads of a batch as bytes. Raw pictures of one size are
+stored as n×H×W×3, with a virtual data set `images` over all batches. `columns/<name>` and
+attributes, written at close, make the shard readable by h5py alone. The index holds the offset of
+each data set in the file.
 
-libhdf5 writes through `_Disk`, a file of ours: the true error of a full disk is kept, the file is
-synced after libhdf5's last write, and after an error libhdf5 can still close, which it cannot on
-its own file (it prints from destructors then).
+libhdf5 writes through `_Disk`, for three reasons: it keeps the true error of a full disk, it syncs
+the file after the last write, and libhdf5 can close it after an error. (After an error on a file of
+its own, libhdf5 prints messages from destructors.)
 """
 
 from __future__ import annotations
@@ -28,18 +29,35 @@ from packer.types import Field, Sample, ShardLayout
 
 EXTENSION = "h5"
 EXTRA = "h5py"
+WEBDATASET = False
+#: Section of the pack's README.md on reading the shards without packer; see `packer.formats`.
+READING = """
+Each shard is one HDF5 file. A data set holds a batch of pictures:
+
+```python
+import h5py
+
+with h5py.File("$shard", locking=False) as file:
+    column = {name: dataset[:] for name, dataset in file["columns"].items()}
+    batch = file["batches/000000"][:].tobytes()
+offset, size = column["image.offset"], column["image.size"]
+first, count = column["batch_first"][0], column["batch_count"][0]
+images = [batch[offset[i] : offset[i] + size[i]] for i in range(first, first + count)]
+labels = column["label"][first : first + count]
+```
+"""
 
 
 class Writer:
     """Writes one HDF5 shard; see `packer.formats.ShardWriter`.
 
     Args:
-        path: File to make; must not exist.
+        path: File to create; must not exist.
         fields: Fields of every sample.
         one_size: Whether all pictures have the same size.
 
     Raises:
-        OutputError: The file system or HDF5 refused.
+        OutputError: The file system or HDF5 reported an error.
         MissingDependency: h5py is not installed.
     """
 
@@ -63,23 +81,23 @@ class Writer:
             raise
 
     def add_batch(self, samples: Sequence[Sample]) -> None:
-        """Append one batch; an empty one is a batch too.
+        """Append one batch, which may be empty.
 
         Raises:
-            OutputError: The file system or HDF5 refused.
+            OutputError: The file system or HDF5 reported an error.
         """
         name = f"{len(self._offsets):06d}"
         data = np.frombuffer(self._payloads.add_batch(samples), np.uint8)
         data = data.reshape(self._pictures.shape(samples, name))
         with self._errors():
             dataset = self._batches.create_dataset(name, data=data, track_times=False)
-            self._offsets.append(dataset.id.get_offset() or 0)  # an empty one has no place
+            self._offsets.append(dataset.id.get_offset() or 0)  # an empty data set has no offset
 
     def close(self) -> ShardLayout:
         """Finish the file, synced to disk.
 
         Raises:
-            OutputError: The file system or HDF5 refused.
+            OutputError: The file system or HDF5 reported an error.
         """
         with self._errors():
             group = self._file.create_group("columns", track_order=False)
@@ -95,15 +113,15 @@ class Writer:
         return self._payloads.layout(self._offsets)
 
     def abort(self) -> None:
-        """Close what is open, without finishing; never raises."""
+        """Close the file without finishing it; never raises."""
         self._disk.drop_writes()
-        with contextlib.suppress(Exception):  # what libhdf5 says of a file thrown away is nothing
+        with contextlib.suppress(Exception):  # the caller deletes the file
             self._file.close()
         self._disk.abort()
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn HDF5's errors, a mixture of classes, into OutputErrors; raise those of the disk."""
+        """Raise errors of HDF5, which have several classes, as OutputErrors; raise disk errors."""
         try:
             yield
         except (OSError, RuntimeError, ValueError, KeyError) as error:
@@ -115,13 +133,13 @@ class Writer:
 
 
 class _Disk:
-    """The file that libhdf5 writes through: h5py's "fileobj" driver calls these.
+    """The file object that libhdf5 writes through; h5py's "fileobj" driver calls its methods.
 
-    They raise nothing, as libhdf5 may call the next one with an exception pending; whoever called
-    libhdf5 looks at `error`.
+    They raise nothing, as libhdf5 may call the next one with an exception pending. Code that calls
+    libhdf5 checks `error` afterwards.
 
     Attributes:
-        error: The first error, after which nothing more is written.
+        error: The first error; nothing is written after it.
     """
 
     def __init__(self, file: NewFile) -> None:
@@ -132,7 +150,7 @@ class _Disk:
         self._dropping = False
 
     def drop_writes(self) -> None:
-        """From now on take all writes without writing, so that libhdf5 can close in silence."""
+        """Ignore all further writes, so that libhdf5 can close without an error."""
         self._dropping = True
 
     def close(self) -> None:
@@ -158,7 +176,7 @@ class _Disk:
     def readinto(self, buffer: memoryview) -> int:
         data = self.read(len(buffer))
         buffer[: len(data)] = data
-        buffer[len(data) :] = bytes(len(buffer) - len(data))  # behind the end: zeros
+        buffer[len(data) :] = bytes(len(buffer) - len(data))  # zeros after the end of the file
         return len(buffer)
 
     def write(self, data: memoryview) -> int:
@@ -176,7 +194,7 @@ class _Disk:
         return size
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: there is no buffer."""
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[None]:
@@ -188,7 +206,7 @@ class _Disk:
 
 
 class _Pictures:
-    """Whether a shard's pictures are raw and of one size, so that batches can be arrays."""
+    """Checks whether the pictures are raw and of one size, so that batches can be arrays."""
 
     def __init__(self, fields: Sequence[Field], one_size: bool) -> None:
         stored = [entry for entry in fields if entry.kind != "label"]
@@ -198,7 +216,7 @@ class _Pictures:
         self._batches: list[tuple[str, int]] = []
 
     def shape(self, samples: Sequence[Sample], batch: str) -> tuple[int, ...]:
-        """Shape of a batch's data set: (n, height, width, 3), or flat."""
+        """Return the shape of a batch's data set: (n, height, width, 3), or flat."""
         if not samples or not self._regular:
             return (-1,)
         if self._size is None:
@@ -207,13 +225,13 @@ class _Pictures:
         for sample in samples:
             nbytes = len(sample.payloads.get(self._name, b""))
             if (sample.width, sample.height) != self._size or nbytes != width * height * 3:
-                self._regular = False  # one exception, and there is no array of all pictures
+                self._regular = False  # one exception rules out an array of all pictures
                 return (-1,)
         self._batches.append((batch, len(samples)))
         return len(samples), height, width, 3
 
     def create_images(self, file: Any) -> None:
-        """Make the virtual data set `images`, if all batches are arrays and there is one."""
+        """Create the virtual data set `images` if there are batches and all are arrays."""
         if not self._regular or self._size is None:
             return
         from h5py import h5d, h5p, h5s, h5t

@@ -1,8 +1,8 @@
-"""The LMDB format: one value and one commit a batch, in one file sized to its data.
+"""The LMDB format: one value and one commit per batch, in one file of the size of its data.
 
-Keys, in the order in which they are appended: `batch/000000000` … (a batch's payloads end to end),
-`column/<name>` (a `.npy` each) and `meta` (JSON), so that the shard can be read by the lmdb library
-alone. The index holds each value's place in the file, found by `_lmdb_tree`.
+Keys, in the order in which they are appended: `batch/000000000` … (the concatenated payloads of a
+batch), `column/<name>` (a `.npy` file each) and `meta` (JSON). They make the shard readable by the
+lmdb library alone. The index holds the offset of each value in the file, found by `_lmdb_tree`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,39 @@ from packer.types import Array, Field, Sample, ShardLayout
 
 EXTENSION = "lmdb"
 EXTRA = "lmdb"
+WEBDATASET = False
+#: Section of the pack's README.md on reading the shards without packer; see `packer.formats`.
+READING = """
+Each shard is one LMDB file, so `lmdb.open` needs its name and `subdir=False`; of this folder it
+would make a new, empty data base. A value holds a batch of pictures:
 
-#: A value's size is a u32 in the file.
+```python
+import io, lmdb, numpy as np
+
+env = lmdb.open("$shard", subdir=False, readonly=True, lock=False)
+with env.begin() as txn:
+    names = ("batch_first", "batch_count", "label", "image.offset", "image.size")
+    column = {n: np.load(io.BytesIO(txn.get(b"column/" + n.encode()))) for n in names}
+    batch = txn.get(b"batch/%09d" % 0)
+env.close()
+offset, size = column["image.offset"], column["image.size"]
+first, count = column["batch_first"][0], column["batch_count"][0]
+images = [batch[offset[i] : offset[i] + size[i]] for i in range(first, first + count)]
+labels = column["label"][first : first + count]
+```
+"""
+
+#: The size of a value is a u32 in the file.
 MAX_BATCH_BYTES = (1 << 32) - 1
-#: The map grows in steps of this many bytes, and only as the data needs: a map of a terabyte fails
-#: under `ulimit -v`, and its size, which the file keeps, must depend on the data alone.
+#: Bytes by which the map grows when the data need it. A map of a terabyte would fail under
+#: `ulimit -v`, and the file stores the size of the map, which must depend only on the data.
 _MAP_STEP = 1 << 24
-#: Pages that one commit may take beside its values: the branches and leaves on the way to the last
-#: key, at most 32 levels of them, and as many for the list of free pages.
+#: Pages that one commit may need in addition to its values: branches and leaves on the path to the
+#: last key, at most 32 levels, and the same for the list of free pages.
 _COMMIT_PAGES = 2 * 32
 _PAGE_HEADER = 16
-#: What LMDB reports when the system took only a part of a write, for whatever cause; a write of
-#: our own behind the file's end then meets the true one.
+#: Errors that LMDB reports for a partial write, whatever the cause. A write of our own after the
+#: end of the file then fails with the true cause.
 _CUT_SHORT = (errno.EIO, errno.ENOSPC)
 _PROBE = bytes(1 << 16)
 
@@ -47,12 +68,12 @@ class Writer:
     """Writes one LMDB shard; see `packer.formats.ShardWriter`.
 
     Args:
-        path: File to make; must not exist.
+        path: File to create; must not exist.
         fields: Fields of every sample.
-        one_size: Of no concern here.
+        one_size: Ignored; part of the `ShardWriter` protocol.
 
     Raises:
-        OutputError: The file system or LMDB refused.
+        OutputError: The file system or LMDB reported an error.
         MissingDependency: py-lmdb is not installed.
     """
 
@@ -65,7 +86,7 @@ class Writer:
         self._fields = fields
         self._payloads = EndToEnd(fields)
         self._keys: list[bytes] = []
-        # Made first, so that an existing file is refused and the umask decides its mode.
+        # Created here first: an existing file is an error, and the umask applies.
         self._file = NewFile(path)
         self._env: Any = None
         try:
@@ -75,8 +96,8 @@ class Writer:
                     subdir=False,
                     lock=False,
                     map_size=_MAP_STEP,
-                    sync=False,  # once, checked, in close
-                    meminit=True,  # without it, unused bytes hold whatever memory held
+                    sync=False,  # `close` syncs once and checks the result
+                    meminit=True,  # else unused bytes would hold old memory
                 )
                 self._page_bytes: int = self._env.stat()["psize"]
         except BaseException:
@@ -84,10 +105,10 @@ class Writer:
             raise
 
     def add_batch(self, samples: Sequence[Sample]) -> None:
-        """Append one batch and commit; an empty one is a batch too.
+        """Append one batch, which may be empty, and commit.
 
         Raises:
-            OutputError: A batch of 4 GiB or more, or the file system or LMDB refused.
+            OutputError: The batch has 4 GiB or more, or the file system or LMDB reported an error.
         """
         size = batch_bytes(samples, self._fields)
         if size > MAX_BATCH_BYTES:
@@ -104,7 +125,7 @@ class Writer:
         """Finish the file, synced to disk.
 
         Raises:
-            OutputError: The file system or LMDB refused.
+            OutputError: The file system or LMDB reported an error.
         """
         columns = self._payloads.columns()
         values = {f"column/{name}".encode(): npy_bytes(columns[name]) for name in columns}
@@ -116,14 +137,14 @@ class Writer:
         self._close_env()
         with output_errors(self._file.path):
             tree = read_tree(self._file.path)
-        # LMDB leaves out pages at the end that it took and gave back; they belong to its file.
+        # LMDB does not write freed pages at the end, but its file must include them.
         self._file.truncate(tree.pages * tree.page_bytes)
         self._file.close()
         return self._payloads.layout(tree.values[key][0] for key in self._keys)
 
     def abort(self) -> None:
-        """Close what is open, without finishing; never raises."""
-        with contextlib.suppress(self._lmdb_error):  # the file is thrown away
+        """Close the file without finishing it; never raises."""
+        with contextlib.suppress(self._lmdb_error):  # the caller deletes the file
             self._close_env()
         self._file.abort()
 
@@ -132,7 +153,7 @@ class Writer:
             self._make_room(sum(self._pages(value) for value in values.values()))
             with self._env.begin(write=True) as transaction:
                 for key, value in values.items():
-                    # append=True reports keys out of order by this alone
+                    # With append=True, False is the only report of keys out of order.
                     if not transaction.put(key, value, append=True):
                         raise OutputError(f"{self._file.path}: LMDB refused the key {key!r}")
 
@@ -152,7 +173,7 @@ class Writer:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn LMDB's errors, which are no OSErrors, into OutputErrors."""
+        """Raise errors of LMDB, which are no OSErrors, as OutputErrors."""
         try:
             yield
         except self._lmdb_error as error:
@@ -166,14 +187,14 @@ class Writer:
 
 
 def _system_code(error: Exception) -> int:
-    """The errno of an error of LMDB; py-lmdb before 3.0 has it in the message alone."""
+    """Return the errno of an LMDB error; py-lmdb before 3.0 has it only in the message."""
     code = getattr(error, "code", None) or 0
     named = (known for known in (errno.ENOSPC, errno.EIO) if os.strerror(known) in str(error))
     return code or next(named, 0)
 
 
 def npy_bytes(array: Array) -> bytes:
-    """An array as a `.npy` file (format 1.0), with a header that no numpy version changes."""
+    """Return an array as a `.npy` file (format 1.0); its header depends on no numpy version."""
     text = f"{{'descr': {array.dtype.str!r}, 'fortran_order': False, 'shape': {array.shape}, }}"
     prefix = b"\x93NUMPY\x01\x00"
     # Prefix, length and header together are a multiple of 64, ended by a newline.

@@ -1,9 +1,10 @@
 """The tar format: plain WebDataset.
 
-USTAR members named `<slot, nine digits>.<extension>`, a sample's members side by side in the order
-of the fields, mode 0644, times and owners 0, two zero blocks at the end. The index points at a
-payload itself, behind a member's tar header and a raw picture's `.npy` header, so that every codec
-reads alike. A batch is the range from its first member's header to its last member's padding.
+USTAR members are named `<slot, nine digits>.<extension>`; the members of a sample are adjacent, in
+the order of the fields; mode 0644, times and owners 0, two zero blocks at the end. An offset in the
+index is that of the payload itself, after the tar header and the `.npy` header of a raw picture, so
+that all codecs are read the same way. A batch is the range from the header of its first member to
+the padding of its last one.
 
 Header fields: POSIX.1-2017, pax, "ustar Interchange Format".
 """
@@ -24,15 +25,41 @@ from packer.types import NO_LABEL, Field, Payload, Sample, ShardLayout
 
 EXTENSION = "tar"
 EXTRA = ""
+WEBDATASET = True
+#: Section of the pack's README.md on reading the shards without packer; see `packer.formats`.
+READING = """
+The shards are WebDataset tar files. Hugging Face's `datasets` reads them; where its loader is
+named, the files must be named, too:
+
+```python
+from datasets import load_dataset
+
+dataset = load_dataset("./")
+files = {"$split": "$split-*.tar"}
+dataset = load_dataset("webdataset", data_dir=".", data_files=files)
+```
+
+With `webdataset`, and with Python alone:
+
+```python
+import glob, tarfile
+import webdataset
+
+shards = sorted(glob.glob("$split-*.tar"))
+samples = webdataset.WebDataset(shards, shardshuffle=False, empty_check=False)
+with tarfile.open("$shard") as archive:
+    names = archive.getnames()
+```
+"""
 
 BLOCK = 512
 #: Eleven octal digits hold a member's size.
 MAX_MEMBER_BYTES = 8**11 - 1
-#: Two zero blocks end an archive. Filling up to 10,240 bytes, as tape drives wanted, is optional.
+#: Two zero blocks end an archive. Padding to 10,240 bytes, which tape drives needed, is optional.
 END = bytes(2 * BLOCK)
-#: What `tarfile`, webdataset and DALI all take, lower case as webdataset lowers it.
+#: Accepted by `tarfile`, webdataset and DALI; lower case, as webdataset converts to lower case.
 _EXTENSION = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
-#: Bytes of the name field; nine digits and a dot are taken.
+#: In bytes: the name field has 100, and nine digits and a dot precede the extension.
 _MAX_EXTENSION = 80
 
 _SIZE = slice(124, 136)
@@ -43,13 +70,13 @@ class Writer:
     """Writes one tar shard; see `packer.formats.ShardWriter`.
 
     Args:
-        path: File to make; must not exist.
+        path: File to create; must not exist.
         fields: Fields of every sample.
-        one_size: Of no concern here.
+        one_size: Ignored; part of the `ShardWriter` protocol.
 
     Raises:
-        ConfigError: A field's extension cannot be one, or two fields share it.
-        OutputError: The file system refused.
+        ConfigError: The extension of a field is invalid, or two fields have the same one.
+        OutputError: The file system reported an error.
     """
 
     def __init__(self, path: Path, fields: Sequence[Field], *, one_size: bool) -> None:
@@ -59,15 +86,15 @@ class Writer:
         self._places = Places(fields)
         self._batch_offset: list[int] = []
         self._end = 0
-        # While a batch is at hand, so that nobody waits for it at the end.
+        # Updated with each batch, so that the file is not read again at the end.
         self._hash = hashlib.sha256()
         self._file = NewFile(path)
 
     def add_batch(self, samples: Sequence[Sample]) -> None:
-        """Append one batch with one write; an empty one is a batch too.
+        """Append one batch, which may be empty, with one write.
 
         Raises:
-            OutputError: A member of 8 GiB or more, or the file system refused.
+            OutputError: A member has 8 GiB or more, or the file system reported an error.
         """
         parts: list[Payload] = []
         end = 0
@@ -81,14 +108,14 @@ class Writer:
         """Finish the file, synced to disk.
 
         Raises:
-            OutputError: The file system refused.
+            OutputError: The file system reported an error.
         """
         self._append(END)
         self._file.close()
         return replace(self._places.layout(self._batch_offset), sha256=self._hash.hexdigest())
 
     def abort(self) -> None:
-        """Close what is open, without finishing; never raises."""
+        """Close the file without finishing it; never raises."""
         self._file.abort()
 
     def _append(self, data: bytes) -> None:
@@ -97,7 +124,7 @@ class Writer:
         self._end += len(data)
 
     def _add_sample(self, sample: Sample, parts: list[Payload], end: int) -> int:
-        """Append a sample's members to `parts`; its batch is `end` bytes long before."""
+        """Append the members of a sample to `parts`; return the size of its batch, `end` before."""
         places = {}
         for entry in self._fields:
             label = entry.kind == "label"
@@ -121,22 +148,22 @@ class Writer:
 
 
 def member_name(slot: int, extension: str) -> str:
-    """Name of a member: dot-free up to its extension, as readers split there."""
+    """Return the name of a member; it has no other dot, as readers split at the first one."""
     return f"{slot:09d}.{extension}"
 
 
 def label_text(label: int) -> bytes | None:
-    """A label member's bytes, or None where a sample has none."""
+    """Return the bytes of a label member; None if the sample has no label."""
     return None if label == NO_LABEL else b"%d" % label
 
 
 def padded(size: int) -> int:
-    """Bytes that a member of `size` bytes takes behind its header."""
+    """Return the bytes that a member of `size` bytes takes after its header."""
     return -(-size // BLOCK) * BLOCK
 
 
 def file_prefix(entry: Field) -> Callable[[int, int], bytes]:
-    """What makes a field's payload a file of its own, by (width, height): raw's `.npy` header."""
+    """Return the function from (width, height) to a field's file header: `.npy` for codec raw."""
     if entry.codec is None:
         return _no_prefix
     prefix: Callable[[int, int], bytes] = registry.load("codecs", entry.codec).file_header
@@ -144,7 +171,7 @@ def file_prefix(entry: Field) -> Callable[[int, int], bytes]:
 
 
 def member_header(name: str, size: int) -> bytes:
-    """The 512 bytes before a member's data."""
+    """Return the 512 bytes before the data of a member."""
     block = bytearray(_TEMPLATE)
     encoded = name.encode("ascii")
     digits = b"%011o\0" % size
@@ -155,7 +182,7 @@ def member_header(name: str, size: int) -> bytes:
 
 
 def _template() -> bytes:
-    """A header without name and size, its checksum field filled with spaces, as it is summed."""
+    """Return a header without name and size; the checksum counts its own field as spaces."""
     fields = (
         (100, b""),  # name
         (8, b"0000644\0"),  # mode
@@ -189,11 +216,12 @@ def _check_extensions(fields: Sequence[Field]) -> None:
         extension = entry.extension
         if not _EXTENSION.fullmatch(extension) or len(extension) > _MAX_EXTENSION:
             raise ConfigError(
-                f"field {entry.name!r}: invalid extension of a tar member: {extension!r}",
+                f"field {entry.name!r}: invalid extension {extension!r} of a tar member",
                 "lower-case letters, digits and underscores, parts joined by dots",
             )
         if extension in seen:
             raise ConfigError(
-                f"two fields have the extension {extension!r}", "members of a sample differ by it"
+                f"two fields have the extension {extension!r}",
+                "the members of a sample differ only in their extension",
             )
         seen.add(extension)

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from string import Template
 from typing import Any
 
+from packer.codecs import load_codec
 from packer.escape import BACKSLASH, escape
+from packer.formats import load_format
 from packer.pack.manifest import Manifest
 from packer.settings.yamlfile import dump_yaml
 from packer.types import Field
@@ -36,70 +38,12 @@ dataset = PackedDataset(".", "$split", decode="numpy")  # "." is this folder
 image, label = dataset[0]
 ```
 """
-_TAR = """
-The shards are WebDataset tar files. Hugging Face's `datasets` reads them; where its loader is
-named, the files must be named, too:
-
-```python
-from datasets import load_dataset
-
-dataset = load_dataset("./")
-files = {"$split": "$split-*.tar"}
-dataset = load_dataset("webdataset", data_dir=".", data_files=files)
-```
-
-With `webdataset`, and with Python alone:
-
-```python
-import glob, tarfile
-import webdataset
-
-shards = sorted(glob.glob("$split-*.tar"))
-samples = webdataset.WebDataset(shards, shardshuffle=False, empty_check=False)
-with tarfile.open("$shard") as archive:
-    names = archive.getnames()
-```
-"""
-_LMDB = """
-Each shard is one LMDB file, so `lmdb.open` needs its name and `subdir=False`; of this folder it
-would make a new, empty data base. A value holds a batch of pictures:
-
-```python
-import io, lmdb, numpy as np
-
-env = lmdb.open("$shard", subdir=False, readonly=True, lock=False)
-with env.begin() as txn:
-    names = ("batch_first", "batch_count", "label", "image.offset", "image.size")
-    column = {n: np.load(io.BytesIO(txn.get(b"column/" + n.encode()))) for n in names}
-    batch = txn.get(b"batch/%09d" % 0)
-env.close()
-offset, size = column["image.offset"], column["image.size"]
-first, count = column["batch_first"][0], column["batch_count"][0]
-images = [batch[offset[i] : offset[i] + size[i]] for i in range(first, first + count)]
-labels = column["label"][first : first + count]
-```
-"""
-_HDF5 = """
-Each shard is one HDF5 file. A data set holds a batch of pictures:
-
-```python
-import h5py
-
-with h5py.File("$shard", locking=False) as file:
-    column = {name: dataset[:] for name, dataset in file["columns"].items()}
-    batch = file["batches/000000"][:].tobytes()
-offset, size = column["image.offset"], column["image.size"]
-first, count = column["batch_first"][0], column["batch_count"][0]
-images = [batch[offset[i] : offset[i] + size[i]] for i in range(first, first + count)]
-labels = column["label"][first : first + count]
-```
-"""
-_FORMATS = {"tar": _TAR, "lmdb": _LMDB, "hdf5": _HDF5}
 
 
 def card(manifest: Manifest) -> bytes:
     """The file's bytes; they depend on the manifest alone."""
-    front = f"---\n{_front_matter(manifest)}---\n" if manifest.format == "tar" else ""
+    shards = load_format(manifest.format, manifest.libraries)
+    front = f"---\n{_front_matter(manifest)}---\n" if shards.WEBDATASET else ""
     splits = "\n".join(
         f"| {name} | {split.samples} | {len(split.shards)} |"
         for name, split in manifest.splits.items()
@@ -121,7 +65,7 @@ def _reading(manifest: Manifest) -> str:
     for name, split in manifest.splits.items():
         for shard in split.shards:
             if shard.samples:
-                text = _PACKER + _FORMATS.get(manifest.format, "")
+                text = _PACKER + load_format(manifest.format, manifest.libraries).READING
                 return Template(text).substitute(split=name, shard=shard.name)
     return ""
 
@@ -156,10 +100,10 @@ def _feature(field: Field, manifest: Manifest) -> dict[str, Any] | None:
         if not manifest.classes:
             return {}
         dtype = _label_type(manifest.classes)
-    elif field.codec == "raw":
-        return {"name": name, "list": {"list": {"list": "uint8"}}}
-    elif field.kind == "image":
-        dtype = "image"
+    elif field.codec is not None:
+        dtype = load_codec(field.codec, manifest.libraries).FEATURE
+        if not isinstance(dtype, str):
+            return {"name": name, **dtype}
     elif name in _TEXT:
         dtype = "string"
     elif name in _DECODED:

@@ -15,6 +15,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from packer.errors import DamageError
+from packer.formats import load_format
 from packer.formats.tar import BLOCK, file_prefix, label_text, member_name, padded
 from packer.pack.columns import cut_shard
 from packer.pack.index_form import open_split_index
@@ -32,7 +33,7 @@ def companion_files(out: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]
     Raises:
         DamageError: A split's index is damaged or does not fit tar shards of these fields.
     """
-    if manifest.format != "tar":
+    if not load_format(manifest.format, manifest.libraries).WEBDATASET:
         return
     lengths: dict[str, list[int]] = {}
     for split, record in manifest.splits.items():

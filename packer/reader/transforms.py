@@ -23,15 +23,31 @@ from packer.reader.images.steps import Crop, Flip, Scale, Shape, Standardise, St
 from packer.reader.order.hashing import Draws, combine
 from packer.types import Array, Pixels
 
+__all__ = [
+    "BuiltIn",
+    "CenterCrop",
+    "Crop",
+    "Flip",
+    "Normalize",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "Resize",
+    "Scale",
+    "Standardise",
+    "Step",
+]
+
 
 class BuiltIn(ABC):
-    """Base of the built-in transforms.
+    """Base of the transforms that are fused with decoding; subclass it for your own.
 
     Attributes:
-        RANDOM: Whether `steps` draws anything; else it depends on the picture's size alone.
+        RANDOM: Whether `steps` draws random numbers; if not, it depends on the size alone.
+        DTYPE: Type of the pixels afterwards: "uint8" or "float32".
     """
 
     RANDOM: ClassVar[bool] = True
+    DTYPE: ClassVar[str] = "uint8"
 
     @abstractmethod
     def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
@@ -180,6 +196,7 @@ class Normalize(BuiltIn):
     """
 
     RANDOM = False
+    DTYPE = "float32"
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         self.mean = tuple(float(value) for value in mean)

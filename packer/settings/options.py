@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from packer.errors import ConfigError, suggestion
-from packer.registry import load, names
+from packer.registry import is_offered, load, names
 from packer.settings.parsing import parse_colour, parse_size, parse_split
 
 RESIZE_MODES = ("short", "long", "exact", "crop", "pad")
@@ -17,7 +17,6 @@ FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 SUBSAMPLINGS = ("4:4:4", "4:2:2", "4:2:0")
 ORDERS = ("shuffled", "sorted")
 ON_ERROR = ("skip", "fail")
-BACKENDS = ("loky", "threading", "sequential", "dask")
 
 
 @dataclass(frozen=True)
@@ -125,12 +124,12 @@ class ConvertOptions:
     def __post_init__(self) -> None:
         _check_choice("resize mode", self.resize_mode, RESIZE_MODES)
         _check_choice("filter", self.filter, FILTERS)
-        _check_choice("codec", self.codec, names("codecs"))
+        _check_offered("codec", self.codec)
         _check_choice("subsampling", self.subsampling, SUBSAMPLINGS)
-        _check_choice("format", self.format, names("formats"))
+        _check_offered("format", self.format)
         _check_choice("order", self.order, ORDERS)
         _check_choice("on-error", self.on_error, ON_ERROR)
-        _check_choice("backend", self.backend, BACKENDS)
+        _check_offered("backend", self.backend)
         _check_range("quality", self.quality, 1, 100)
         _check_range("batch size", self.batch_size, 1, 1_000_000)
         _check_range("shard size", self.shard_size, 1, None)
@@ -147,9 +146,9 @@ class ConvertOptions:
         Raises:
             ConfigError: They do not.
         """
-        if self.codec == "raw" and not self.image.one_size:
+        if load("codecs", self.codec).ONE_SIZE and not self.image.one_size:
             raise ConfigError(
-                "codec raw needs pictures of one size",
+                f"codec {self.codec} needs pictures of one size",
                 "add --resize WIDTHxHEIGHT with --resize-mode crop, pad or exact",
             )
 
@@ -257,6 +256,11 @@ _WITHOUT_EFFECT: Mapping[str, Callable[[ConvertOptions], str]] = {
 def _check_choice(what: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ConfigError(f"unknown {what} {value!r}", suggestion(value, choices))
+
+
+def _check_offered(kind: str, value: str) -> None:
+    if not is_offered(f"{kind}s", value):
+        raise ConfigError(f"unknown {kind} {value!r}", suggestion(value, names(f"{kind}s")))
 
 
 def _check_range(what: str, value: int | None, low: int, high: int | None) -> None:

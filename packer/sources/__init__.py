@@ -1,28 +1,38 @@
 """What a conversion reads: one file a kind of source.
 
-Each module has
+Each module has the names of `SourceKind`, below; other distributions add theirs by entry points of
+the group `packer.sources` (docs/extending.md). A source scans once (`scan`) and then returns whole
+files by path (`read`), from any process: it pickles into a few bytes and opens what it needs where
+it is used.
 
-    accepts(location) -> bool              is this a source of mine? (a Path; cheap)
-    open_source(location, root) -> Source  root: bytes, the folder inside that counts as the top
-                                           when it is there (a recipe's), b"" otherwise
-
-A source scans once (`scan`) and then hands out whole files by path (`read`), from any process: it
-pickles into a few bytes and opens what it needs where it is used.
-
-Whatever the kind, a scan goes by the rules of `packer.sources._candidates`: what is a candidate,
-what is ignored and under which reason. So a folder and its archives give equal listings.
+Every scan follows the rules of `packer.sources._candidates`: which files are candidates, which are
+ignored, and for which reason. So a folder and its archives give equal listings.
+`packer.testing.SourceSuite` holds every kind of source to that.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from packer import registry
 from packer.errors import ImageError, ReadError, SourceError
 from packer.types import Listing
+
+__all__ = [
+    "EXTENSIONS",
+    "MAX_FILE_BYTES",
+    "Source",
+    "SourceKind",
+    "changed",
+    "list_files",
+    "load_kind",
+    "open_source",
+    "read_error",
+    "split_name",
+]
 
 #: Extensions of candidates, lower case. The content decides how a candidate is decoded; a file
 #: of another extension is ignored and counted.
@@ -98,17 +108,107 @@ def changed(name: str, what: str) -> ReadError:
     return ReadError(f"{name}: {what}", "mend that and run the same command again to go on")
 
 
-def open_source(location: Path, root: bytes = b"") -> Source:
-    """Open the source at `location`, whatever its kind.
+class SourceKind(Protocol):
+    """The shape of a source's module.
+
+    Attributes:
+        MAKES_FILES: Whether it makes its files itself and needs no location: a recipe names it
+            (`source: NAME`), and the module has `write_tree(folder)`, which writes all files into
+            a folder for `packer fetch`.
+    """
+
+    MAKES_FILES: bool
+
+    def accepts(self, location: Path) -> bool:
+        """Whether `location` is such a source. Cheap: it is called for any path a user names."""
+
+    def open_source(self, location: Path, root: bytes = b"") -> Source:
+        """Open the source at `location`.
+
+        Args:
+            location: The path that the user named.
+            root: Folder inside that is the top if it exists (a recipe's); b"" otherwise.
+
+        Raises:
+            SourceError: It cannot be read, or is not such a source.
+        """
+
+
+PROTOCOL = SourceKind
+
+
+def list_files(
+    files: Iterable[tuple[bytes, int, int]],
+    litter: Collection[bytes] = (),
+    hear: Callable[[int], None] | None = None,
+) -> Listing:
+    """Make the listing of a source by the rules that hold for all kinds.
+
+    Args:
+        files: (path, size in bytes, modification time in ns or 0) of all files, candidates or not,
+            in any order. Parts of a path are separated by "/".
+        litter: As given to `Source.scan`.
+        hear: As given to `Source.scan`.
+    """
+    from packer.sources._candidates import Candidates, is_hidden
+
+    found = Candidates(litter, hear)
+    folders: dict[bytes, bool] = {b"": False}
+
+    def enter(folder: bytes) -> bool:
+        """Note a folder and those above it; whether it is hidden or lies in a hidden one."""
+        if folder not in folders:
+            above, _, name = folder.rpartition(b"/")
+            folders[folder] = enter(above)
+            if not folders[folder] and is_hidden(name, folder=True):
+                found.ignore("hidden", folder)
+                folders[folder] = True
+            elif not folders[folder]:
+                found.add_folder(folder)
+        return folders[folder]
+
+    for path, size, stamp in files:
+        folder, _, name = path.rpartition(b"/")
+        if enter(folder):
+            continue
+        if is_hidden(name, folder=False):
+            found.ignore("hidden", path)
+        elif found.wants(path):
+            found.add(path, size, stamp)
+    return found.listing()[0]
+
+
+def load_kind(name: str) -> Any:
+    """The module of a kind of source, a `SourceKind`; one that makes its files has more.
 
     Raises:
-        SourceError: Nothing there, or nothing that packer can read.
+        UsageError: No such kind, with a suggestion; or a plug-in that cannot be loaded.
     """
-    for name in registry.names("sources"):
-        module = registry.load("sources", name)
+    return registry.load("sources", name)
+
+
+def open_source(location: Path, root: bytes = b"") -> Source:
+    """Open the source at `location`, of whatever kind. packer's own kinds come first.
+
+    Raises:
+        SourceError: Nothing there, nothing that packer can read, or several plug-ins accept it.
+    """
+    for name in registry.own_names("sources"):
+        module = load_kind(name)
         if module.accepts(location):
-            source: Source = module.open_source(location, root)
-            return source
+            return cast(Source, module.open_source(location, root))
     if not location.exists():
         raise SourceError(f"{location}: no such folder or archive")
+    found = {
+        name: module
+        for name in registry.plugins("sources")
+        if (module := load_kind(name)).accepts(location)
+    }
+    if len(found) > 1:
+        raise SourceError(
+            f"{location}: accepted by several plug-ins: {', '.join(sorted(found))}",
+            "name one in a recipe: source: NAME",
+        )
+    for module in found.values():
+        return cast(Source, module.open_source(location, root))
     raise SourceError(f"{location}: not a folder, nor an archive that packer reads")

@@ -40,6 +40,8 @@ _HEAD_BYTES = 512
 #: Larger files are neither a class number nor the manifest of a pack.
 _SMALL_BYTES = 1 << 26
 
+MAKES_FILES = False
+
 
 def accepts(location: Path) -> bool:
     """Whether `location` is a tar or zip file, or a compressed tar.

@@ -45,6 +45,8 @@ _ASPECTS = ((4, 3), (4, 3), (3, 2), (3, 2), (1, 1), (3, 4), (2, 3), (16, 9))
 #: EXIF orientation of a picture that is to be turned right by a quarter to stand upright.
 _TURN_RIGHT = 6
 
+MAKES_FILES = True
+
 
 def accepts(location: Path) -> bool:
     """Never: it lies nowhere. A recipe asks for it by name, `source: drawn`."""

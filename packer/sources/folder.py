@@ -32,6 +32,8 @@ _IN_FLIGHT = 16
 #: Paths asked for in one go; bounds what waits in memory.
 _SLICE = 4096
 
+MAKES_FILES = False
+
 
 def accepts(location: Path) -> bool:
     """Whether `location` is a folder."""

@@ -26,6 +26,8 @@ _SUFFIXES = (".txt", ".lst", ".list")
 #: More files than that which are not there mean a wrong folder, not a few lost files.
 _MAX_MISSING = 1000
 
+MAKES_FILES = False
+
 
 def accepts(location: Path) -> bool:
     """Whether `location` is a file whose name is that of a list."""

@@ -45,7 +45,7 @@ _LOCK = "lock"
 _LOOK_SECONDS = 0.2
 
 
-def stage_pack(
+def copy_pack(
     root: str | os.PathLike[str],
     dest: str | os.PathLike[str],
     options: StageOptions | None = None,
@@ -103,9 +103,9 @@ def stage_split(root: Path, dest: str | os.PathLike[str], split: str) -> Path:
     """A copy of one split in `dest`: that of the whole pack, if it is there, else one of its own.
 
     Raises:
-        PackerError: As `stage_pack`.
+        PackerError: As `copy_pack`.
     """
-    return find_staged(root, dest, split) or stage_pack(root, dest, StageOptions((split,)))
+    return find_staged(root, dest, split) or copy_pack(root, dest, StageOptions((split,)))
 
 
 def find_staged(root: Path, dest: str | os.PathLike[str], split: str) -> Path | None:

@@ -26,7 +26,7 @@ from packer.files.paths import given_path
 from packer.pack.opened import Pack
 from packer.staging.claim import Claim, try_claim
 from packer.staging.excerpt import StageOptions, choose
-from packer.staging.making import find_staged, stage_pack, stage_split, staged_path
+from packer.staging.making import copy_pack, find_staged, stage_split, staged_path
 
 PRELOADS = ("ram", "shm")
 #: Files here are memory that all processes of a machine share.
@@ -76,7 +76,7 @@ def open_pack(
 
     Raises:
         UsageError: Both at once; or as `packer.pack.opened.Pack` and `load`.
-        PackerError: As `packer.staging.making.stage_pack`.
+        PackerError: As `packer.staging.making.copy_pack`.
     """
     if stage is not None and preload is not None:
         raise UsageError("stage and preload are two ways to copy", "give one of them")
@@ -104,7 +104,7 @@ def load(root: Path, split: str, how: str) -> tuple[Path, SharedCopy | None]:
     Raises:
         UsageError: Another `how`, or no shared memory here.
         OutputError: It does not fit, with the numbers; nothing was read.
-        PackerError: As `packer.staging.making.stage_pack`.
+        PackerError: As `packer.staging.making.copy_pack`.
     """
     if how not in PRELOADS:
         raise UsageError(f"unknown preload {how!r}", suggestion(how, PRELOADS))
@@ -119,7 +119,7 @@ def load(root: Path, split: str, how: str) -> tuple[Path, SharedCopy | None]:
     copy = SharedCopy(_enter(staged_path(choose(root, options), folder)))
     try:
         _remove_unused(folder)
-        stage_pack(root, folder, options)
+        copy_pack(root, folder, options)
     except BaseException:
         copy.close()
         raise

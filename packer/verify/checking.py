@@ -101,11 +101,18 @@ class VerifyOptions:
 def verify_pack(
     root: str | os.PathLike[str],
     options: VerifyOptions | None = None,
+    *,
     reporter: Reporter | None = None,
 ) -> VerifyResult:
-    """Compare a pack with its manifest, all of it unless asked for less, and list what differs.
+    """Compare a pack with its manifest, all of it unless the options ask for less.
 
-    Its reporter hears of bytes.
+    Args:
+        root: The pack.
+        options: What to compare; None: every file, without decoding pictures.
+        reporter: Called with notes, warnings and progress in bytes.
+
+    Returns:
+        What was compared, and a line for each difference.
 
     Raises:
         SourceError: No pack there, or an unfinished one.

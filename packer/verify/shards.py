@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from packer import registry
+from packer.codecs import load_codec
 from packer.errors import DamageError, ImageError, PackerError
 from packer.files.fsio import sha256_file
 from packer.pack.payloads import Payloads
@@ -63,6 +63,7 @@ def read_batch(task: ReadTask) -> list[str]:
     image = next(entry for entry in pack.manifest.fields if entry.kind == "image")
     first = int(pack.index["batch_first"][task.batch])
     samples = range(first, first + int(pack.index["batch_count"][task.batch]))
+    codec = load_codec(str(image.codec), pack.manifest.libraries) if task.decode else None
     damage = []
     try:
         span = task.payloads.span(task.batch)
@@ -71,9 +72,9 @@ def read_batch(task: ReadTask) -> list[str]:
     for sample in samples:
         try:
             payload = task.payloads.cut([span], np.array([sample]), image.name)[0]
-            if task.decode and payload is not None:
+            if codec is not None and payload is not None:
                 width, height = (int(pack.index[name][sample]) for name in ("width", "height"))
-                registry.load("codecs", str(image.codec)).decode(payload, width, height)
+                codec.decode(payload, width, height)
         except DamageError as error:
             damage.append(error.message)
         except ImageError as error:

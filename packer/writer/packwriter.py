@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import packer
 from packer import formats
 from packer.attributes import ReadOnly
+from packer.codecs import load_codec
 from packer.errors import ImageError, OutputError, TooManySkipped, UsageError
 from packer.files.fsio import make_folder, publish_over
 from packer.files.paths import given_path
@@ -30,6 +30,7 @@ from packer.notes import note_bits
 from packer.pack.manifest import Manifest, SplitRecord
 from packer.packing.finish import count, finish_pack
 from packer.packing.lock import Lock
+from packer.packing.planning.agreement import made_with
 from packer.packing.shards import state
 from packer.packing.shards.shard import WORK_FOLDER
 from packer.packing.skips import allowed_skips, judge_skips
@@ -289,7 +290,7 @@ class PackWriter:
             fields=self._settings.fields,
             batch_size=options.batch_size,
             shard_size=options.shard_size,
-            one_size=options.image.one_size or options.codec == "raw",
+            one_size=options.image.one_size or load_codec(options.codec).ONE_SIZE,
         )
 
     def _split(self, name: str) -> SplitWriter:
@@ -312,13 +313,14 @@ class PackWriter:
         options = self._settings.options
         picture = encode_picture(image, options.image)
         size = picture.width, picture.height
-        if options.codec == "raw":
+        if load_codec(options.codec).ONE_SIZE:
             if self._size not in (None, size):
                 width, height = self._size or size
                 raise ImageError(
                     "bad-size",
                     f"{size[0]} x {size[1]} pixels, but the first picture has {width} x {height}; "
-                    "codec raw needs one size, which resize with resize_mode crop or pad makes",
+                    f"codec {options.codec} needs one size, which resize with resize_mode crop or"
+                    " pad makes",
                 )
             self._size = size
         return picture
@@ -364,7 +366,7 @@ class PackWriter:
             splits=splits,
             counts=count(self._slots, self._skips, notes=self._notes),
             options=settings.affecting_bytes(),
-            libraries={"packer": packer.__version__, **libraries.versions()},
+            libraries=made_with(settings.options),
         )
 
     def _abandon(self) -> None:

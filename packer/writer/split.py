@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packer import registry
 from packer.files.fsio import remove_if_there
+from packer.formats import load_format
 from packer.notes import note_names
 from packer.pack.columns import ShardRecord, index_name, read_path
 from packer.pack.index_form import open_shard_index
@@ -39,7 +39,7 @@ class ShardTarget:
 
     def shard_name(self, split: str, number: int) -> str:
         """File name of a shard."""
-        return f"{split}-{number:06d}.{registry.load('formats', self.format).EXTENSION}"
+        return f"{split}-{number:06d}.{load_format(self.format).EXTENSION}"
 
 
 @dataclass

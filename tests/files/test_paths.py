@@ -12,7 +12,7 @@ from packer.files.paths import given_path
 from packer.input import open_input, open_list
 from packer.merge import merge_pack
 from packer.reader import Loader, PackedDataset
-from packer.stage import stage
+from packer.stage import stage_pack
 from packer.verify import verify_pack
 from packer.writer import PackWriter
 
@@ -34,7 +34,7 @@ def test_what_is_given_is_taken() -> None:
         lambda: open_list(b"a.jpg", top=""),
         lambda: merge_pack(""),
         lambda: verify_pack(""),
-        lambda: stage("", "somewhere"),
+        lambda: stage_pack("", "somewhere"),
         lambda: PackWriter("", classes=["a"]),
         lambda: PackedDataset(""),
         lambda: Loader("", batch_size=1),
@@ -55,6 +55,6 @@ def test_an_empty_folder_for_a_copy_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="dest is an empty path"):
-        stage("pack", "")
+        stage_pack("pack", "")
     with pytest.raises(UsageError, match="stage is an empty path"):
         PackedDataset("pack", stage="")

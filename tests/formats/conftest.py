@@ -13,56 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from packer import registry
-from packer.types import Field, Sample, ShardLayout
-
-#: A sample as a library sees it: slot, label, payloads by field name.
-Seen = tuple[int, int, dict[str, bytes]]
-
-LABEL = Field("label", "label", "cls")
+from packer import testing
+from packer.testing import shards
+from packer.testing.shards import build_shard
+from packer.types import Field, Sample
 
 
 @dataclass(frozen=True)
-class Shard:
-    """A finished shard and what went into it."""
+class Shard(testing.Shard):
+    """A finished shard, which its format's own library can read."""
 
-    format: str
-    path: Path
-    fields: tuple[Field, ...]
-    batches: list[list[Sample]]
-    layout: ShardLayout
-
-    @property
-    def samples(self) -> list[Sample]:
-        return [sample for batch in self.batches for sample in batch]
-
-    @property
-    def expected(self) -> list[Seen]:
-        return [
-            (s.slot, s.label, {name: bytes(data) for name, data in s.payloads.items()})
-            for s in self.samples
-        ]
-
-    def by_preads(self) -> list[dict[str, bytes]]:
-        """Payloads of each sample, by the layout's offsets, out of their batch's range alone."""
-        data = self.path.read_bytes()
-        seen = []
-        batch_of = np.repeat(np.arange(len(self.batches)), [len(batch) for batch in self.batches])
-        for sample, batch in enumerate(batch_of):
-            start = int(self.layout.batch_offset[batch])
-            block = data[start : start + int(self.layout.batch_bytes[batch])]
-            payloads = {}
-            for name, offsets in self.layout.field_offset.items():
-                offset, size = int(offsets[sample]), int(self.layout.field_size[name][sample])
-                if offset >= 0:
-                    assert 0 <= offset - start <= len(block) - size
-                    payloads[name] = block[offset - start : offset - start + size]
-                else:
-                    assert (offset, size) == (-1, -1)
-            seen.append(payloads)
-        return seen
-
-    def alone(self) -> list[Seen]:
+    def alone(self) -> list[testing.Stored]:
         """All samples as the format's own library gives them, without the index."""
         if self.format not in _ALONE:
             pytest.skip(f"tests/formats/conftest.py has no reader for {self.format}")
@@ -81,13 +42,8 @@ def build(tmp_path: Path) -> Callable[..., Shard]:
         folder: Path = tmp_path,
         name: str = "shard",
     ) -> Shard:
-        module = registry.load("formats", format_name)
-        path = folder / f"{name}.{module.EXTENSION}"
-        writer = module.Writer(path, tuple(fields), one_size=one_size)
-        for batch in batches:
-            writer.add_batch(batch)
-        layout = writer.close()
-        return Shard(format_name, path, tuple(fields), [list(batch) for batch in batches], layout)
+        shard = build_shard(folder / name, format_name, fields, batches, one_size=one_size)
+        return Shard(**vars(shard))
 
     return make
 
@@ -95,44 +51,26 @@ def build(tmp_path: Path) -> Callable[..., Shard]:
 @pytest.fixture
 def image_fields() -> Callable[..., tuple[Field, ...]]:
     """image_fields(codec, *more) → the fields of a pack: image, label and others."""
-
-    def make(codec: str | None, *more: Field) -> tuple[Field, ...]:
-        if codec is None:
-            return Field("image", "bytes", "jpg"), LABEL, *more
-        extension = registry.load("codecs", codec).EXTENSION
-        return Field("image", "image", extension, codec), LABEL, *more
-
-    return make
+    return shards.image_fields
 
 
 @pytest.fixture
 def make_batches() -> Callable[..., list[list[Sample]]]:
-    """make_batches(counts, size=(4, 3)) → batches of so many samples, payloads of
-    width · height · 3 bytes each; every other slot was skipped.
-    """
-
-    def make(
-        counts: Sequence[int], size: tuple[int, int] = (4, 3), classes: int = 300, seed: int = 0
-    ) -> list[list[Sample]]:
-        draw = np.random.default_rng(seed)
-        width, height = size
-        batches: list[list[Sample]] = []
-        number = 0
-        for count in counts:
-            batch = []
-            for _ in range(count):
-                label = number % classes
-                path = b"%03d.class/%d.v1.jpg" % (label, number)
-                payloads = {"image": draw.bytes(width * height * 3)}
-                batch.append(Sample(2 * number, path, label, width, height, payloads))
-                number += 1
-            batches.append(batch)
-        return batches
-
-    return make
+    """See `packer.testing.shards.make_batches`."""
+    return shards.make_batches
 
 
-def _tar_alone(shard: Shard) -> Iterator[Seen]:
+@pytest.fixture
+def alone() -> Callable[[testing.Shard], list[testing.Stored] | None]:
+    """Reads a shard by its format's own library; None if there is no reader below."""
+
+    def read(shard: testing.Shard) -> list[testing.Stored] | None:
+        return Shard(**vars(shard)).alone() if shard.format in _ALONE else None
+
+    return read
+
+
+def _tar_alone(shard: Shard) -> Iterator[testing.Stored]:
     by_extension = {entry.extension: entry for entry in shard.fields}
     grouped: dict[int, dict[str, bytes]] = {}
     with tarfile.open(shard.path, format=tarfile.USTAR_FORMAT) as archive:
@@ -153,7 +91,9 @@ def _tar_alone(shard: Shard) -> Iterator[Seen]:
         yield slot, label, payloads
 
 
-def _cut(shard: Shard, columns: dict[str, Any], batches: Iterator[bytes]) -> Iterator[Seen]:
+def _cut(
+    shard: Shard, columns: dict[str, Any], batches: Iterator[bytes]
+) -> Iterator[testing.Stored]:
     names = [entry.name for entry in shard.fields if entry.kind != "label"]
     ends = columns["path_offset"]
     for sample, given in enumerate(shard.samples):
@@ -170,7 +110,7 @@ def _cut(shard: Shard, columns: dict[str, Any], batches: Iterator[bytes]) -> Ite
             yield int(columns["slot"][sample]), int(columns["label"][sample]), payloads
 
 
-def _lmdb_alone(shard: Shard) -> Iterator[Seen]:
+def _lmdb_alone(shard: Shard) -> Iterator[testing.Stored]:
     import lmdb
 
     with (
@@ -190,7 +130,7 @@ def _lmdb_alone(shard: Shard) -> Iterator[Seen]:
     yield from _cut(shard, columns, iter(batches))
 
 
-def _hdf5_alone(shard: Shard) -> Iterator[Seen]:
+def _hdf5_alone(shard: Shard) -> Iterator[testing.Stored]:
     import h5py
 
     with h5py.File(shard.path, "r") as file:
@@ -201,7 +141,7 @@ def _hdf5_alone(shard: Shard) -> Iterator[Seen]:
         yield from _cut(shard, columns, (file[name][:].tobytes() for name in names))
 
 
-_ALONE: dict[str, Callable[[Shard], Iterator[Seen]]] = {
+_ALONE: dict[str, Callable[[Shard], Iterator[testing.Stored]]] = {
     "tar": _tar_alone,
     "lmdb": _lmdb_alone,
     "hdf5": _hdf5_alone,

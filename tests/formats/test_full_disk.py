@@ -13,6 +13,7 @@ import pytest
 
 from packer import registry
 from packer.errors import OutputError
+from packer.testing.shards import build_shard, image_fields
 
 #: Writes each format's shard under ever higher limits of a file's size; one JSON line each.
 _SCRIPT = """
@@ -56,10 +57,13 @@ for name in registry.names("formats"):
 """
 
 
+_SMALL_BYTES = 256 * 1024
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KB."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_SMALL_BYTES}", "tmpfs", str(tmp_path)]
     try:
         subprocess.run(mount, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
@@ -86,14 +90,26 @@ def test_size_limit(tmp_path: Path) -> None:
         assert message.startswith(expected), (name, limit, message)
 
 
+def _fits(path: Path, format_name: str, batches: Any) -> bool:
+    """Whether a shard of these batches fits into the small file system."""
+    shard = build_shard(path, format_name, image_fields(None), batches)
+    return shard.path.stat().st_size <= _SMALL_BYTES
+
+
 @pytest.mark.parametrize("format_name", registry.names("formats"))
 @pytest.mark.parametrize("counts", [[4] * 40, [14]], ids=["in-a-batch", "at-the-end"])
 def test_full_file_system(
-    small_disk: Path, image_fields: Any, make_batches: Any, format_name: str, counts: list[int]
+    small_disk: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    make_batches: Any,
+    format_name: str,
+    counts: list[int],
 ) -> None:
     path = small_disk / "shard"
     writer = registry.load("formats", format_name).Writer(path, image_fields(None), one_size=False)
     batches = make_batches(counts, size=(619, 10))  # 14 of them, 2 KB below the limit
+    if len(counts) == 1 and _fits(tmp_path_factory.mktemp("roomy") / "shard", format_name, batches):
+        pytest.skip("the format writes too little behind the last batch to meet the limit there")
 
     def write() -> None:
         for batch in batches:

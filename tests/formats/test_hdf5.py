@@ -35,7 +35,7 @@ def test_raw_of_one_size_is_arrays(build: Any) -> None:
         assert images.is_virtual
         assert (images.shape, images.dtype) == ((3, 4, 5, 3), np.uint8)
         assert np.array_equal(images[:], expected.reshape(3, 4, 5, 3))
-    assert shard.by_preads() == [payloads for _, _, payloads in shard.expected]
+    assert shard.by_offsets() == [payloads for _, _, payloads in shard.expected]
     # The virtual data set finds its file under any name, as shards are renamed.
     moved = shard.path.rename(shard.path.with_name("moved.h5"))
     with h5py.File(moved, "r") as file:
@@ -61,7 +61,7 @@ def test_otherwise_there_is_no_array_of_all(
     with h5py.File(shard.path, "r") as file:
         assert "images" not in file
     assert shard.alone() == shard.expected
-    assert shard.by_preads() == [payloads for _, _, payloads in shard.expected]
+    assert shard.by_offsets() == [payloads for _, _, payloads in shard.expected]
 
 
 def test_data_sets_are_contiguous_and_plain(build: Any, make_batches: Any) -> None:
@@ -102,7 +102,7 @@ def test_locked_shard_can_be_read_by_its_offsets(build: Any, make_batches: Any) 
     shard = build("hdf5", BYTES, make_batches([3]))
     with shard.path.open("r+b") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
-        assert shard.by_preads() == [payloads for _, _, payloads in shard.expected]
+        assert shard.by_offsets() == [payloads for _, _, payloads in shard.expected]
         with h5py.File(shard.path, "r", locking=False) as file:
             assert len(file["batches"]) == 1
 

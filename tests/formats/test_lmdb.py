@@ -44,7 +44,7 @@ def test_batches_of_all_sizes(build: Any, sizes: list[int]) -> None:
     """LM01: never MDB_MAP_FULL; each value is found in the file, in leaves and overflow pages."""
     draw = np.random.default_rng(0)
     shard = build("lmdb", FIELDS, [[_sample(i, draw.bytes(n))] for i, n in enumerate(sizes)])
-    assert shard.by_preads() == [payloads for _, _, payloads in shard.expected]
+    assert shard.by_offsets() == [payloads for _, _, payloads in shard.expected]
     assert shard.alone() == shard.expected
 
 

@@ -120,7 +120,7 @@ def test_refuses_members_that_ustar_cannot_hold(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("extension", ["JPG", "", "a b", "a/b", ".jpg", "jpg.", "é", "x" * 90])
 def test_refuses_extensions_that_readers_trip_over(extension: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="invalid extension of a tar member"):
+    with pytest.raises(ConfigError, match=r"invalid extension .* of a tar member"):
         tar.Writer(tmp_path / "shard", (Field("image", "bytes", extension),), one_size=False)
     assert list(tmp_path.iterdir()) == []
 

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from packer import registry
+from packer.formats import load_format
 from packer.pack.columns import ShardRecord
 from packer.pack.manifest import Manifest, SplitRecord
 from packer.packing.card import card
@@ -150,9 +151,10 @@ def test_a_name_cannot_end_the_front_matter() -> None:
 def test_snippets_run_in_the_packs_folder(write: Write, format_name: str) -> None:
     pack = write(format_name)
     text = (pack / "README.md").read_text()
-    assert text.startswith("---\n") == (format_name == "tar")
+    module = load_format(format_name)
+    assert text.startswith("---\n") == module.WEBDATASET
     snippets = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(snippets) == (3 if format_name == "tar" else 2)
+    assert len(snippets) == 1 + module.READING.count("```python")
     for snippet in snippets:
         if "from datasets" in snippet:
             continue

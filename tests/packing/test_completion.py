@@ -17,8 +17,7 @@ from packer.merge import merge_pack
 from packer.pack.index import IndexFile
 from packer.pack.manifest import FileRecord, read_manifest
 from packer.packing.completion import as_draft, write_beside
-from packer.stage import stage
-from packer.staging.excerpt import StageOptions
+from packer.stage import StageOptions, stage_pack
 from packer.writer import PackWriter
 
 OPTIONS = ConvertOptions(
@@ -48,7 +47,7 @@ def test_all_that_makes_packs_lists_every_file(tmp_path: Path, make_tree: Any) -
     merge_pack(tmp_path / "parts")
     with PackWriter(tmp_path / "written", classes=["a"]) as writer:
         writer.write(image=np.zeros((8, 8, 3), np.uint8), label=0, key="1.jpg")
-    excerpt = stage(tmp_path / "whole", tmp_path / "disk", StageOptions(("train",), 0.5)).path
+    excerpt = stage_pack(tmp_path / "whole", tmp_path / "disk", StageOptions(("train",), 0.5)).path
     for name in ("whole", "parts", "written", excerpt):
         _check(tmp_path / name)
     whole, parts = (tmp_path / name / "manifest.json" for name in ("whole", "parts"))

@@ -15,7 +15,7 @@ from packer.pack.columns import ShardRecord
 from packer.pack.manifest import NAME, SplitRecord, read_manifest
 from packer.pack.opened import Pack
 from packer.staging.excerpt import Excerpt, StageOptions, _first_shards, choose
-from packer.staging.making import stage_pack
+from packer.staging.making import copy_pack
 
 
 def derive(excerpt: Excerpt, target: Path) -> dict[str, bytes]:
@@ -111,7 +111,7 @@ def test_an_excerpt_needs_the_indexes_of_its_shards(build_pack: Any, tmp_path: P
     whole = choose(root, StageOptions()).files(tmp_path)  # a whole split has its own
     assert "train-000000.index" not in {copy.source.name for copy in whole}
     with pytest.raises(DamageError, match=r"train-000000\.index: is missing"):
-        stage_pack(root, tmp_path / "disk", StageOptions(fraction=0.5))
+        copy_pack(root, tmp_path / "disk", StageOptions(fraction=0.5))
 
 
 def test_counts_of_an_excerpt_add_up(build_pack: Any, tmp_path: Path) -> None:

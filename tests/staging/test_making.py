@@ -20,7 +20,7 @@ from packer.reader import BatchStream, PackedDataset
 from packer.reporting import Reporter
 from packer.staging import making
 from packer.staging.excerpt import StageOptions
-from packer.staging.making import find_staged, stage_pack, stage_split
+from packer.staging.making import copy_pack, find_staged, stage_split
 from packer.verify import VerifyOptions, verify_pack
 
 SEQUENTIAL = VerifyOptions(backend="sequential")
@@ -32,7 +32,7 @@ _SCRIPT = """
 import json, sys, time
 from pathlib import Path
 from packer.staging import copying
-from packer.staging.making import stage_pack
+from packer.staging.making import copy_pack
 from packer.staging.excerpt import StageOptions
 from packer.reporting import Reporter
 
@@ -53,7 +53,7 @@ class Ear(Reporter):
     def note(self, text):
         print(text, flush=True)
 
-path = stage_pack(sys.argv[1], sys.argv[2], StageOptions(jobs=1), Ear())
+path = copy_pack(sys.argv[1], sys.argv[2], StageOptions(jobs=1), Ear())
 print(json.dumps([total[0], str(path)]))
 """
 
@@ -113,12 +113,12 @@ def wait_for(condition: Callable[[], Any]) -> None:
 
 def test_the_copy_is_the_pack(build_pack: Any, tmp_path: Path, format_name: str) -> None:
     built = build_pack(**SHARDS, format_name=format_name)
-    copy = stage_pack(built.root, tmp_path / "new" / "disk")
+    copy = copy_pack(built.root, tmp_path / "new" / "disk")
     assert copy.parent == tmp_path / "new" / "disk"
     assert files(copy) == files(built.root)
     assert not (copy / ".staging").exists()
     before = {path: path.stat().st_mtime_ns for path in (*copy.iterdir(), copy)}
-    assert stage_pack(built.root, tmp_path / "new" / "disk") == copy
+    assert copy_pack(built.root, tmp_path / "new" / "disk") == copy
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
@@ -139,7 +139,7 @@ def test_a_state_goes_on_from_a_copy(build_pack: Any, tmp_path: Path) -> None:
 
 def test_an_excerpt_is_a_pack(build_pack: Any, tmp_path: Path, format_name: str) -> None:
     built = build_pack(**SHARDS, format_name=format_name, extra=True)
-    copy = stage_pack(built.root, tmp_path / "disk", StageOptions(fraction=0.3))
+    copy = copy_pack(built.root, tmp_path / "disk", StageOptions(fraction=0.3))
     assert verify_pack(copy, SEQUENTIAL).damage == []
     dataset = PackedDataset(copy, decode="bytes")
     assert list(dataset.keys) == built.keys[:16]
@@ -152,14 +152,14 @@ def test_excerpts_share_their_shards(build_pack: Any, tmp_path: Path) -> None:
     """Nothing lies twice in memory, and each goes by itself."""
     built = build_pack(**SHARDS)
     dest = tmp_path / "disk"
-    half = stage_pack(built.root, dest, StageOptions(fraction=0.3))
+    half = copy_pack(built.root, dest, StageOptions(fraction=0.3))
     read: list[int] = []
 
     class Ear(Reporter):
         def progress(self, progress: Any) -> None:
             read.append(progress.read)
 
-    whole = stage_pack(built.root, dest, None, Ear())
+    whole = copy_pack(built.root, dest, None, Ear())
     assert (whole / "train-000000.tar").samefile(half / "train-000000.tar")
     assert (
         read[-1]
@@ -208,14 +208,14 @@ def test_a_killed_process_is_taken_over(build_pack: Any, tmp_path: Path, start: 
 def test_what_was_damaged_half_way_is_copied_again(build_pack: Any, tmp_path: Path) -> None:
     """A power cut may leave anything: without a manifest, SHA-256 tells what is whole."""
     built = build_pack(**SHARDS)
-    copy = stage_pack(built.root, tmp_path)
+    copy = copy_pack(built.root, tmp_path)
     (copy / "manifest.json").unlink()
     data = bytearray((copy / "train-000001.tar").read_bytes())
     data[50_000] ^= 1
     (copy / "train-000001.tar").write_bytes(data)
     (copy / "train-000002.tar").write_bytes(b"short")
     kept = (copy / "train-000000.tar").stat().st_ino
-    assert stage_pack(built.root, tmp_path) == copy
+    assert copy_pack(built.root, tmp_path) == copy
     assert files(copy) == files(built.root)
     assert (copy / "train-000000.tar").stat().st_ino == kept
 
@@ -223,9 +223,9 @@ def test_what_was_damaged_half_way_is_copied_again(build_pack: Any, tmp_path: Pa
 @pytest.mark.parametrize("name", ["train-000001.tar", "train.index", "manifest.json"])
 def test_what_somebody_removed_is_copied_again(build_pack: Any, tmp_path: Path, name: str) -> None:
     built = build_pack(**SHARDS)
-    copy = stage_pack(built.root, tmp_path)
+    copy = copy_pack(built.root, tmp_path)
     (copy / name).unlink()
-    stage_pack(built.root, tmp_path)
+    copy_pack(built.root, tmp_path)
     assert files(copy) == files(built.root)
 
 
@@ -237,12 +237,12 @@ def test_damage_is_named_and_not_staged(build_pack: Any, tmp_path: Path, name: s
     whole = path.read_bytes()
     path.write_bytes(whole[:-100] + bytes(byte ^ 1 for byte in whole[-100:]))
     with pytest.raises(DamageError, match=name):
-        stage_pack(built.root, tmp_path / "disk", StageOptions(jobs=1))
+        copy_pack(built.root, tmp_path / "disk", StageOptions(jobs=1))
     [copy] = (tmp_path / "disk").iterdir()
     assert "train-000000.tar" in files(copy)
     assert {name, "manifest.json"} & files(copy).keys() == set()
     path.write_bytes(whole)
-    stage_pack(built.root, tmp_path / "disk")
+    copy_pack(built.root, tmp_path / "disk")
     assert files(copy) == files(built.root)
 
 
@@ -250,10 +250,10 @@ def test_too_little_room_is_said_before_anything_is_read(
     build_pack: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = build_pack(**SHARDS)
-    half = stage_pack(built.root, tmp_path / "disk", StageOptions(fraction=0.3))
+    half = copy_pack(built.root, tmp_path / "disk", StageOptions(fraction=0.3))
     monkeypatch.setattr(making, "free_space", lambda folder: Space(5000, "a wall"))
     with pytest.raises(OutputError) as caught:
-        stage_pack(built.root, tmp_path / "disk")
+        copy_pack(built.root, tmp_path / "disk")
     needed, free, there, total = _numbers(caught.value.message)
     assert free == 5000
     assert there == built.shard(0).stat().st_size  # linked from the excerpt
@@ -272,14 +272,14 @@ def _numbers(message: str) -> tuple[int, int, int, int]:
 def test_a_split_is_found_in_the_whole_pack(build_pack: Any, tmp_path: Path) -> None:
     root = build_pack(**SHARDS).root
     assert find_staged(root, tmp_path, "train") is None
-    whole = stage_pack(root, tmp_path)
+    whole = copy_pack(root, tmp_path)
     assert stage_split(root, tmp_path, "train") == whole == find_staged(root, tmp_path, "train")
 
 
 def test_a_pack_made_anew_is_staged_anew(build_pack: Any, tmp_path: Path) -> None:
     first = build_pack(**SHARDS, name="a/pack").root
     second = build_pack(**SHARDS, seed=1, name="b/pack").root
-    copies = [stage_pack(root, tmp_path / "disk") for root in (first, second)]
+    copies = [copy_pack(root, tmp_path / "disk") for root in (first, second)]
     assert files(copies[0]) == files(first)
     assert files(copies[1]) == files(second)
 
@@ -287,4 +287,4 @@ def test_a_pack_made_anew_is_staged_anew(build_pack: Any, tmp_path: Path) -> Non
 def test_a_file_in_the_way(build_pack: Any, tmp_path: Path) -> None:
     (tmp_path / "disk").write_text("")
     with pytest.raises(OutputError, match="a file is in the way"):
-        stage_pack(build_pack(**SHARDS).root, tmp_path / "disk")
+        copy_pack(build_pack(**SHARDS).root, tmp_path / "disk")

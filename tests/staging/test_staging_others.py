@@ -13,7 +13,7 @@ from packer.errors import DamageError, OutputError
 from packer.files.fsio import sha256_file
 from packer.reporting import Reporter
 from packer.staging.excerpt import StageOptions
-from packer.staging.making import find_staged, stage_pack
+from packer.staging.making import copy_pack, find_staged
 
 #: Shards of about 150 KB, one of 80.
 SHARDS = {"shards": [[8, 8], [8, 8], [8]], "sizes": [(64, 40)]}
@@ -26,7 +26,7 @@ def files(folder: Path) -> dict[str, str]:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
 def test_a_strangers_copy_is_refused(build_pack: Any, tmp_path: Path) -> None:
     root = build_pack(**SHARDS).root
-    copy = stage_pack(root, tmp_path / "disk")
+    copy = copy_pack(root, tmp_path / "disk")
     os.chown(copy, 12345, 12345)
     assert find_staged(root, tmp_path / "disk", "train") is None
     said: list[str] = []
@@ -35,14 +35,14 @@ def test_a_strangers_copy_is_refused(build_pack: Any, tmp_path: Path) -> None:
         def note(self, text: str) -> None:
             said.append(text)
 
-    own = stage_pack(root, tmp_path / "disk", reporter=Ear())
+    own = copy_pack(root, tmp_path / "disk", reporter=Ear())
     assert own == copy.with_name(f"{copy.name}-{os.getuid()}")
     assert said[0] == f"another user has a copy of that name: staging to {own}"
     assert files(own) == files(root)
     assert find_staged(root, tmp_path / "disk", "train") == own
     os.chown(own, 12345, 12345)
     with pytest.raises(OutputError, match=rf"{own.name}: belongs to another user.*remove it"):
-        stage_pack(root, tmp_path / "disk")
+        copy_pack(root, tmp_path / "disk")
 
 
 @pytest.mark.parametrize("planted", ["pipe", "file", "link", "folder that all may write to"])
@@ -50,7 +50,7 @@ def test_what_has_the_name_of_a_copy_is_not_read(
     build_pack: Any, tmp_path: Path, planted: str
 ) -> None:
     root = build_pack(**SHARDS).root
-    path = stage_pack(root, tmp_path / "disk")
+    path = copy_pack(root, tmp_path / "disk")
     path.rename(tmp_path / "aside")
     if planted == "pipe":
         os.mkfifo(path)
@@ -62,7 +62,7 @@ def test_what_has_the_name_of_a_copy_is_not_read(
         path.mkdir()
         path.chmod(0o777)
         os.mkfifo(path / "manifest.json")
-    own = stage_pack(root, tmp_path / "disk")
+    own = copy_pack(root, tmp_path / "disk")
     assert own.name == f"{path.name}-{os.getuid()}"
     assert files(own) == files(root)
 
@@ -73,14 +73,14 @@ def test_what_lies_in_place_of_a_file_is_replaced(
     build_pack: Any, tmp_path: Path, name: str, planted: str
 ) -> None:
     root = build_pack(**SHARDS).root
-    path = stage_pack(root, tmp_path / "disk")
+    path = copy_pack(root, tmp_path / "disk")
     other = tmp_path / "other"
     other.write_bytes(b"keep")
     (path / name).unlink()
     os.mkfifo(path / name) if planted == "pipe" else (path / name).symlink_to(other)
     if name == "train-000001.index":  # which no one needs to read the pack
         (path / "train.index").unlink()
-    assert stage_pack(root, tmp_path / "disk") == path
+    assert copy_pack(root, tmp_path / "disk") == path
     assert files(path) == files(root)
     assert (path / name).is_file() and not (path / name).is_symlink()
     assert other.read_bytes() == b"keep"
@@ -89,13 +89,13 @@ def test_what_lies_in_place_of_a_file_is_replaced(
 @pytest.mark.parametrize("planted", ["pipe", "link"])
 def test_a_lock_that_is_none_is_refused(build_pack: Any, tmp_path: Path, planted: str) -> None:
     root = build_pack(**SHARDS).root
-    path = stage_pack(root, tmp_path / "disk")
+    path = copy_pack(root, tmp_path / "disk")
     (path / "manifest.json").unlink()
     lock = path / ".staging" / "lock"
     lock.parent.mkdir()
     os.mkfifo(lock) if planted == "pipe" else lock.symlink_to(tmp_path / "made")
     with pytest.raises(OutputError, match=r"\.staging/lock"):
-        stage_pack(root, tmp_path / "disk")
+        copy_pack(root, tmp_path / "disk")
     assert not (tmp_path / "made").exists()
 
 
@@ -104,7 +104,7 @@ def test_a_pipe_in_a_packs_place_is_damage(build_pack: Any, tmp_path: Path) -> N
     (root / "train-000001.tar").unlink()
     os.mkfifo(root / "train-000001.tar")
     with pytest.raises(DamageError, match=r"train-000001\.tar: is missing"):
-        stage_pack(root, tmp_path / "disk")
+        copy_pack(root, tmp_path / "disk")
 
 
 def test_a_folder_in_which_all_may_replace_files_is_refused(
@@ -115,10 +115,10 @@ def test_a_folder_in_which_all_may_replace_files_is_refused(
     disk.mkdir()
     disk.chmod(0o777)
     with pytest.raises(OutputError, match=r"disk: all users may remove each other's files"):
-        stage_pack(root, disk)
+        copy_pack(root, disk)
     assert not any(disk.iterdir())
     disk.chmod(0o1777)
-    assert files(stage_pack(root, disk)) == files(root)
+    assert files(copy_pack(root, disk)) == files(root)
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
@@ -148,21 +148,21 @@ def test_a_copy_has_no_more_rights_than_the_pack(
         root.chmod(folder)
 
     close()
-    check(*(stage_pack(root, tmp_path / "disk", StageOptions(fraction=f)) for f in (1, 0.4)))
+    check(*(copy_pack(root, tmp_path / "disk", StageOptions(fraction=f)) for f in (1, 0.4)))
     assert (tmp_path / "disk").stat().st_mode & 0o022 == 0
-    path = stage_pack(root, tmp_path / "elsewhere")
+    path = copy_pack(root, tmp_path / "elsewhere")
     (path / "manifest.json").unlink()
     (path / "train-000001.tar").unlink()
     path.chmod(0o755)
-    stage_pack(root, tmp_path / "elsewhere")
+    copy_pack(root, tmp_path / "elsewhere")
     check(path)
 
 
 def test_a_copy_loses_the_rights_that_its_pack_has_lost(build_pack: Any, tmp_path: Path) -> None:
     root = build_pack(**SHARDS).root
     root.chmod(0o755)
-    path = stage_pack(root, tmp_path / "disk")
-    for again in (stage_pack, lambda root, disk: find_staged(root, disk, "train")):
+    path = copy_pack(root, tmp_path / "disk")
+    for again in (copy_pack, lambda root, disk: find_staged(root, disk, "train")):
         path.chmod(0o755)
         root.chmod(0o700)
         assert again(root, tmp_path / "disk") == path
@@ -178,12 +178,12 @@ def test_rights_of_folders_above_are_told_of(build_pack: Any, tmp_path: Path) ->
         def warn(self, text: str) -> None:
             said.append(text)
 
-    stage_pack(root, tmp_path / "disk", reporter=Ear())
+    copy_pack(root, tmp_path / "disk", reporter=Ear())
     assert said == []
     root.parent.chmod(0o700)
-    stage_pack(root, tmp_path / "disk", reporter=Ear())
+    copy_pack(root, tmp_path / "disk", reporter=Ear())
     assert len(said) == 1 and f"{root.parent} keeps them out" in said[0]
-    stage_pack(root, root.parent, reporter=Ear())
+    copy_pack(root, root.parent, reporter=Ear())
     root.chmod(0o700)
-    stage_pack(root, tmp_path / "disk", reporter=Ear())
+    copy_pack(root, tmp_path / "disk", reporter=Ear())
     assert len(said) == 1

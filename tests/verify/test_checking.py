@@ -250,7 +250,7 @@ def test_progress_is_of_the_whole_work(pack: Path) -> None:
     source = open_input(str(pack.parent / "photos"))
     for options in (VerifyOptions(jobs=1), VerifyOptions(True, source, 1)):
         heard.clear()
-        verify_pack(pack, options, Heard())
+        verify_pack(pack, options, reporter=Heard())
         assert len({progress.total for progress in heard}) == 1
         done = [progress.done for progress in heard]
         assert done == sorted(done)

@@ -151,7 +151,7 @@ def test_nothing_is_said_to_be_made_that_only_the_source_can_give(pack: Path) ->
     (pack / "skipped.jsonl").unlink()
     reporter = Lines()
     options = VerifyOptions(jobs=1, backend="sequential", repair=True)
-    result = verify_pack(pack, options, reporter)
+    result = verify_pack(pack, options, reporter=reporter)
     assert result.repair is not None
     assert result.repair.missing == ("skipped.jsonl",)
     assert reporter.lines == []

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import packer
+from packer import registry
 from packer.errors import OutputError, PackerError, SourceError, UsageError
 from packer.files.fsio import output_error, output_errors, remove_if_there
 from packer.files.naming import temp_path
@@ -80,9 +81,14 @@ class RemoteResult:
     written: int
 
 
-def versions() -> dict[str, str]:
-    """Versions of packer and of the libraries that decide bytes, here."""
-    return {"packer": packer.__version__, **libraries.versions()}
+def versions(expected: Mapping[str, str]) -> dict[str, str]:
+    """Versions of packer and of the libraries that decide bytes, in this process.
+
+    Args:
+        expected: Those of the client; they name the plug-ins that are used.
+    """
+    plugins = registry.provenance_here(expected)
+    return {"packer": packer.__version__, **libraries.versions(), **plugins}
 
 
 def packer_version() -> str:
@@ -104,11 +110,11 @@ def refusal(terms: Terms) -> PackerError | None:
     Returned and not raised, as dask logs what is raised as a failure of its own.
     """
     worker = f"worker on {socket.gethostname()} (process {os.getpid()})"
-    difference = describe_difference(versions(), terms.libraries)
+    difference = describe_difference(versions(terms.libraries), terms.libraries)
     if difference:
         return UsageError(
             f"{worker}: has {difference}, so its pictures could differ",
-            "install the same packer and imaging libraries on all machines",
+            "install the same packer, imaging libraries and plug-ins on all machines",
         )
     try:
         _require_beacon(terms.beacon)

@@ -10,11 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import packer
 from packer import registry
+from packer.codecs import load_codec
 from packer.errors import UsageError
+from packer.formats import load_format
+from packer.imaging import libraries
 from packer.pack.manifest import Manifest, SplitRecord
 from packer.packing.planning.form import check_plan
 from packer.packing.planning.plan import ShardPlan, plan_shards
+from packer.settings.options import ConvertOptions
 from packer.types import Field
 
 #: Version of OUT/.packer; a run of another version does not go on from it.
@@ -79,7 +84,7 @@ class Agreement:
 
     def shard_name(self, shard: ShardPlan) -> str:
         """File name of one shard."""
-        return f"{shard.stem}.{registry.load('formats', self.options['format']).EXTENSION}"
+        return f"{shard.stem}.{load_format(self.options['format'], self.libraries).EXTENSION}"
 
     def manifest(self, splits: Mapping[str, SplitRecord], counts: Mapping[str, Any]) -> Manifest:
         """The manifest of the finished pack."""
@@ -113,6 +118,8 @@ def agreement_from_json(value: Any) -> Agreement:
             "finish it with the packer that began it, or start anew with --force",
         )
     check_plan(value)
+    for kind in ("codec", "format"):
+        registry.require_offered(f"{kind}s", value["options"][kind], value["libraries"])
     return Agreement(
         name=value["name"],
         options=value["options"],
@@ -126,7 +133,16 @@ def agreement_from_json(value: Any) -> Agreement:
     )
 
 
+def made_with(options: ConvertOptions) -> dict[str, str]:
+    """Versions of packer and of all that decides a pack's bytes, plug-ins included, by name."""
+    return {
+        "packer": packer.__version__,
+        **libraries.versions(),
+        **registry.provenance(codec=options.codec, format=options.format),
+    }
+
+
 def image_fields(codec: str) -> tuple[Field, ...]:
     """The fields of a pack of labelled pictures."""
-    extension = registry.load("codecs", codec).EXTENSION
+    extension = load_codec(codec).EXTENSION
     return (Field("image", "image", extension, codec), Field("label", "label", "cls"))

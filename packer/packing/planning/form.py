@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from packer import registry
+from packer.registry import NAME
 from packer.settings.parsing import SPLIT_NAME
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -129,8 +129,8 @@ def _maps(check: Check) -> Check:
 def _is_options(value: Any) -> bool:
     if not isinstance(value, dict) or not _is_positive(value.get("batch_size")):
         return False
-    rooms = {"format": "formats", "codec": "codecs"}
-    return all(value.get(name) in registry.names(room) for name, room in rooms.items())
+    names = (value.get("format"), value.get("codec"))
+    return all(isinstance(name, str) and NAME.fullmatch(name) for name in names)
 
 
 def _is_splits(value: Any) -> bool:

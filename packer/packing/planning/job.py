@@ -10,13 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-import packer
-from packer import registry
 from packer.errors import SourceError, UsageError
-from packer.imaging import libraries
+from packer.formats import load_format
 from packer.input import Input
 from packer.pack.columns import ShardRecord
-from packer.packing.planning.agreement import Agreement, image_fields
+from packer.packing.planning.agreement import Agreement, image_fields, made_with
 from packer.packing.planning.labels import Labelling, label_candidates
 from packer.packing.planning.plan import Plan, ShardPlan, listing_digest, make_plan
 from packer.packing.planning.stamps import changed_files, encode_stamps
@@ -71,7 +69,7 @@ class Job:
 
     def shard_name(self, shard: ShardPlan) -> str:
         """File name of one shard."""
-        return f"{shard.stem}.{registry.load('formats', self.options.format).EXTENSION}"
+        return f"{shard.stem}.{load_format(self.options.format).EXTENSION}"
 
     def own_shards(self) -> list[ShardPlan]:
         """The shards that this run makes: all, or those of its part."""
@@ -205,8 +203,8 @@ def make_job(
     plan = make_plan(listing, labelling, options)
     if not len(plan.candidate):
         raise SourceError(f"{given.location}: every picture is left out", "see --exclude-class")
-    versions = {"packer": packer.__version__, **libraries.versions()}
-    return Job(given, options, listing, labelling, plan, listing_digest(listing), versions)
+    versions, digest = made_with(options), listing_digest(listing)
+    return Job(given, options, listing, labelling, plan, digest, versions)
 
 
 def _lost_links(listing: Listing) -> Iterator[str]:

@@ -15,20 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from packer.codecs import load_codec
 from packer.packing.planning.labels import Labelling, hash_paths
 from packer.settings.options import ConvertOptions, ImageOptions
 from packer.types import Array, Listing
 
-#: Bits a pixel of a JPEG at 4:2:0 by quality, over photographs resized to 256 pixels; only a
-#: shard's number of batches depends on it.
-_JPEG_QUALITY = (1, 50, 75, 90, 95, 100)
-_JPEG_BITS = (0.2, 0.8, 1.2, 2.2, 3.2, 6.0)
-#: Against 4:2:0, in bytes of the same picture.
-_SUBSAMPLING_FACTOR = {"4:4:4": 1.25, "4:2:2": 1.1, "4:2:0": 1.0}
-#: A lossless PNG of a photograph, bits a pixel.
-_PNG_BITS = 13.0
-#: A lossy WebP against a JPEG of the same quality number, in bytes.
-_WEBP_FACTOR = 0.6
 #: Width to height of a typical photograph: 4:3.
 _ASPECT = 4 / 3
 
@@ -141,16 +132,7 @@ def estimate_bytes(options: ImageOptions, mean_file: float) -> float:
         pixels *= _ASPECT
     elif options.mode == "long":
         pixels /= _ASPECT
-    if options.codec == "raw":
-        return pixels * 3
-    bits = float(np.interp(options.quality, _JPEG_QUALITY, _JPEG_BITS))
-    if options.codec == "png":
-        bits = _PNG_BITS
-    elif options.codec == "webp":
-        bits *= _WEBP_FACTOR
-    else:
-        bits *= _SUBSAMPLING_FACTOR[options.subsampling]
-    return max(1.0, pixels * bits / 8)
+    return max(1.0, pixels * load_codec(options.codec).bits_per_pixel(options) / 8)
 
 
 def listing_digest(listing: Listing) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from packer import registry
 from packer.errors import OutputError
 from packer.files.fsio import (
     output_errors,
@@ -18,7 +17,7 @@ from packer.files.fsio import (
     sha256_file,
 )
 from packer.files.naming import is_own_temp, temp_path
-from packer.formats import ShardWriter
+from packer.formats import ShardWriter, load_format
 from packer.pack.columns import (
     ShardColumns,
     ShardRecord,
@@ -53,7 +52,7 @@ class ShardBuilder:
         self._out = out
         self._temp = temp_path(out / WORK_FOLDER, name)
         self._columns = ShardColumns(fields)
-        make_writer = registry.load("formats", format_name).Writer
+        make_writer = load_format(format_name).Writer
         try:
             self._writer: ShardWriter = make_writer(self._temp, fields, one_size=one_size)
         except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import BrokenExecutor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from packer.deferral import Deferral
 from packer.errors import WorkerError
 from packer.imaging.opencv import keep_to_one_thread
+from packer.packing.workers.executor import ExecutorWorkers, count_workers, is_plugin
 from packer.packing.workers.processes import (
     NoWorkers,
     ProcessWorkers,
@@ -54,7 +55,7 @@ class Pool(Generic[T, R]):
 
     Args:
         function: Runs in the workers; a module-level function for processes.
-        backend: loky, threading or sequential.
+        backend: loky, threading, sequential, or a backend of another distribution.
         jobs: Number of workers; None = the cores this process may use.
         describe: A few words on a task, for the error that names it.
         warn: Called with a line if the system refuses workers of this kind; threads take their
@@ -84,7 +85,11 @@ class Pool(Generic[T, R]):
         Raises:
             MissingDependency: joblib, which counts the cores, is not installed.
         """
-        return 1 if self.backend == "sequential" else self.jobs or usable_cores()
+        if self.backend == "sequential":
+            return 1
+        if self.jobs is None and is_plugin(self.backend):
+            return count_workers(self.backend)
+        return self.jobs or usable_cores()
 
     def run(self, tasks: Iterable[T]) -> Iterator[R]:
         """Results in the order of the tasks. Buffers in a result are valid until the next one is
@@ -97,7 +102,7 @@ class Pool(Generic[T, R]):
         source = iter(tasks)
         waiting: deque[_Handed[T]] = deque()
         deaths = 0
-        while (jobs := self._count()) > 1:
+        while (jobs := self._count()) > 1 or is_plugin(self.backend):
             while len(waiting) < jobs * _AHEAD and (task := next(source, None)) is not None:
                 waiting.append(_Handed(task))
             if not waiting:
@@ -110,7 +115,7 @@ class Pool(Generic[T, R]):
                 self._take_back(waiting)
                 self._do_without(refusal)
                 continue
-            except BrokenProcessPool as error:
+            except BrokenExecutor as error:
                 deaths += 1
                 if deaths == _ATTEMPTS:
                     raise self._gave_up(waiting[0].task) from error
@@ -162,6 +167,8 @@ class Pool(Generic[T, R]):
     def _start(self, jobs: int) -> Workers:
         if self.backend == "threading":
             return ThreadWorkers(jobs)
+        if is_plugin(self.backend):
+            return ExecutorWorkers(self.backend, jobs)
         return ProcessWorkers(jobs, jobs * _AHEAD)
 
     def _stop(self) -> None:

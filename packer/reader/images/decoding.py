@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from packer import registry
 from packer.codecs import Codec, ManyCodec, load_codec
 from packer.errors import DamagedSample, ImageError, UsageError, suggestion
 from packer.imaging import memory
@@ -20,7 +21,7 @@ from packer.raised import named
 from packer.reader.images.fusing import Fused, fuse
 from packer.reader.images.steps import Flip, Scale, Shape, apply_steps, write_steps
 from packer.reader.order.hashing import Draws
-from packer.reader.transforms import BuiltIn, Normalize, draw_steps
+from packer.reader.transforms import BuiltIn, draw_steps
 from packer.types import Array, Field, Pixels
 
 DECODES = ("pil", "numpy", "bytes")
@@ -86,7 +87,8 @@ class Decoder:
         random: Whether built-in transforms draw anything.
 
     Raises:
-        UsageError: The pack has no image field, or another argument is invalid.
+        UsageError: The pack has no image field, or an argument is invalid.
+        MissingDependency: The pack's codec is a plug-in that is not installed.
     """
 
     def __init__(
@@ -102,6 +104,8 @@ class Decoder:
             raise UsageError(f"unknown decode_quality {quality!r}", suggestion(quality, QUALITIES))
         self._pack = pack
         self._codec = str(_image_field(pack).codec)
+        if decode != "bytes":
+            registry.require_offered("codecs", self._codec, pack.manifest.libraries)
         self.decode = decode
         self.quality = quality
         self.built_in, self.others = _split(transform)
@@ -192,7 +196,7 @@ class Decoder:
         shape = None if self.decode == "bytes" or self.others else self.fixed_shape()
         if shape is None:
             return None
-        floats = any(isinstance(transform, Normalize) for transform in self.built_in)
+        floats = any(transform.DTYPE == "float32" for transform in self.built_in)
         room = Room((count, *shape, 3), "float32" if floats else "uint8")
         return room if room.is_affordable() else None
 

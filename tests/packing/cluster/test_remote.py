@@ -42,7 +42,9 @@ def task(make_tree: object, tmp_path: Path) -> RemoteTask:
     work = tmp_path / "pack" / WORK_FOLDER
     work.mkdir(parents=True)
     (work / "beacon.tmp").write_bytes(b"+")
-    terms = Terms(work / "beacon.tmp", remote.versions(), source, PATHS[0], look(source, PATHS[0]))
+    terms = Terms(
+        work / "beacon.tmp", remote.versions({}), source, PATHS[0], look(source, PATHS[0])
+    )
     target = ShardTarget(
         out=work.parent,
         plan=ShardPlan("train", "train-000000", ((0, 2), (2, 3))),
@@ -87,6 +89,11 @@ def test_who_agrees_is_not_refused(task: RemoteTask) -> None:
     ("changes", "kind", "message"),
     [
         ({"libraries": {"packer": "0"}}, UsageError, r"has .* instead of .*, so its pictures"),
+        (
+            {"libraries": {**remote.versions({}), "codec gone": "packer-gone 1.0"}},
+            UsageError,
+            r"has codec gone .* instead of .*packer-gone 1\.0",
+        ),
         ({"beacon": Path("/nowhere/beacon")}, OutputError, "does not see the output folder: /nowh"),
         ({"content": "ab"}, SourceError, "does not see the same source: 001.class0/001_0001.jpg: "),
         ({"path": b"gone.jpg"}, SourceError, r"same source: gone.jpg: .*gone.jpg: No such file"),

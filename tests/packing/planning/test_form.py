@@ -118,9 +118,9 @@ def test_a_plan_of_too_many_shards(make_agreement: Callable[..., Agreement]) -> 
 
 
 @pytest.mark.parametrize("key", ["format", "codec", "batch_size"])
-def test_options_that_name_no_module(make_agreement: Callable[..., Agreement], key: str) -> None:
+def test_options_that_are_no_names(make_agreement: Callable[..., Agreement], key: str) -> None:
     plan = plain(make_agreement().to_json())
-    others: list[Any] = [None, 0, "../tar", "os", [], KeyError]
+    others: list[Any] = [None, 0, "../tar", "", "_size", [], KeyError]
     for new in others:
         with pytest.raises(ValueError, match="its 'options'"):
             check_plan(changed(plan, ("options", key), new))

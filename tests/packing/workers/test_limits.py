@@ -128,7 +128,7 @@ def _in_this_process(folders: tuple[Path, Path]) -> tuple[list[str], list[str]]:
     source, out = folders
     reporter = _Warnings()
     convert_dataset(source, out, ConvertOptions(jobs=2, batch_size=4), reporter=reporter)
-    checked = verify_pack(out, VerifyOptions(decode=True, jobs=2), reporter)
+    checked = verify_pack(out, VerifyOptions(decode=True, jobs=2), reporter=reporter)
     return reporter.said, checked.damage
 
 

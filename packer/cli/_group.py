@@ -14,6 +14,8 @@ from typing import Any, TextIO
 import click
 
 from packer import __version__, registry
+from packer.cli._environment import load_command, misspelt
+from packer.cli._options import WARNINGS
 from packer.cli._reporter import Running, StderrReporter
 from packer.deferral import heeded_signals
 from packer.errors import EXIT_BROKEN_PIPE, Interrupted, PackerError, suggestion
@@ -41,6 +43,9 @@ class _Verbs(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise _PipeClosed from error
+        finally:
+            for warning in ctx.meta.pop(WARNINGS, ()):  # of a command without a reporter
+                StderrReporter(quiet=False).warn(warning)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(registry.names("cli"))
@@ -49,8 +54,7 @@ class _Verbs(click.Group):
         if cmd_name not in registry.names("cli"):
             hint = suggestion(cmd_name, registry.names("cli"))
             raise click.UsageError(f"unknown command {cmd_name!r} ({hint})", ctx)
-        command: click.Command = registry.load("cli", cmd_name).command
-        return command
+        return load_command(cmd_name)
 
 
 @click.group(
@@ -77,6 +81,8 @@ def packer(ctx: click.Context, show_version: bool, verbose: bool) -> None:
         raise click.UsageError(f"-v goes behind the command (packer {verb} -v), or with --version")
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+    else:
+        ctx.meta[WARNINGS] = misspelt(os.environ, ctx.invoked_subcommand)
 
 
 def run(arguments: list[str]) -> int:

@@ -12,6 +12,7 @@ import click
 
 from packer import __version__
 from packer.cli._job import batch_job
+from packer.cli._options import WARNINGS
 from packer.errors import EXIT_BROKEN_PIPE, INTERRUPTS, PackerError, TooManySkipped, UsageError
 from packer.escape import BACKSLASH, escape
 from packer.reporting import Progress, Reporter
@@ -55,6 +56,8 @@ def make_reporter(
     if context is not None and running is not None:
         running.reporter = reporter
         reporter.begin(context.info_name or "")
+    for warning in context.meta.pop(WARNINGS, ()) if context else ():
+        reporter.warn(warning)
     return reporter
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packer.cli._options import path_variable
+from packer.cli._environment import path_variable
 
 if TYPE_CHECKING:
     from packer.input import Input

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from packer.cli._options import option
 from packer.errors import UsageError, suggestion
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 @click.command("cat")
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.argument("key")
-@click.option("--raw", is_flag=True, help=r"KEY is the path as it is: \ means nothing.")
-@click.option("--split", metavar="NAME", help="Only this split.")
+@option("--raw", is_flag=True, help=r"KEY is the path as it is: \ means nothing.")
+@option("--split", metavar="NAME", help="Only this split.")
 def command(pack: Path, key: str, raw: bool, split: str | None) -> None:
     r"""Write one sample's stored picture to standard output.
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from packer.cli._options import path_variable, reporting_options
+from packer.cli._environment import path_variable
+from packer.cli._options import option, reporting_options
 from packer.cli._reporter import make_reporter
 from packer.reporting import Progress
 
 
 @click.command()
 @click.argument("recipe")
-@click.option(
+@option(
     "-o",
     "--out",
     metavar="FOLDER",

@@ -11,34 +11,33 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from packer.cli._options import json_option, option
+
 if TYPE_CHECKING:
     from packer.pack.manifest import Manifest
 
 
 @click.command()
 @click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--shuffle", is_flag=True, help="Measure how well reading it in random order mixes.")
-@click.option("--split", help="With --shuffle: the split; the first one if not given.")
-@click.option(
+@json_option
+@option("--shuffle", is_flag=True, help="Measure how well reading it in random order mixes.")
+@option("--split", help="With --shuffle: the split; the first one if not given.")
+@option(
     "--batch-size",
     type=click.IntRange(2),
     default=128,
-    show_default=True,
     help="With --shuffle: samples in a mini-batch.",
 )
-@click.option(
+@option(
     "--window",
     type=click.IntRange(1),
     default=16,
-    show_default=True,
     help="With --shuffle: on-disk batches that are shuffled together.",
 )
-@click.option(
+@option(
     "--epochs",
     type=click.IntRange(2),
     default=3,
-    show_default=True,
     help="With --shuffle: epochs to look at.",
 )
 @click.pass_context

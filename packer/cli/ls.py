@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from packer.cli._options import Name
+from packer.cli._options import Name, option
 from packer.notes import NOTES
 
 _COLUMNS = ("key", "split", "label", "class", "width", "height", "bytes")
@@ -14,9 +14,9 @@ _COLUMNS = ("key", "split", "label", "class", "width", "height", "bytes")
 
 @click.command("ls")
 @click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--split", metavar="NAME", help="Only this split.")
-@click.option("-0", "--null", is_flag=True, help="Keys alone, as they are, each with a zero byte.")
-@click.option(
+@option("--split", metavar="NAME", help="Only this split.")
+@option("-0", "--null", is_flag=True, help="Keys alone, as they are, each with a zero byte.")
+@option(
     "--note",
     "notes",
     type=Name(NOTES),

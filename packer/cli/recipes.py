@@ -8,6 +8,8 @@ import sys
 
 import click
 
+from packer.cli._options import json_option
+
 
 @click.group()
 def command() -> None:
@@ -15,7 +17,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def list_recipes(as_json: bool) -> None:
     """List the recipes that come with packer."""
     from packer import recipe

@@ -16,19 +16,17 @@ from packer.cli._reporter import make_reporter
 @click.command(epilog="Example: pack=$(packer stage /nfs/caltech256-256-jpeg-tar /dev/shm)")
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.argument("dest", type=click.Path(path_type=Path))
-# These two have no variable in the environment: PACKER_SPLIT is that of `packer convert`.
-@click.option(
+@option(
     "--split",
     "splits",
     metavar="NAME[,NAME]",
     default="",
     help="Only these splits [all].",
 )
-@click.option(
+@option(
     "--fraction",
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
-    show_default=True,
     help="Of each split: its first shards that make up this fraction of its bytes.",
 )
 @option("-j", "--jobs", type=click.IntRange(min=1), help="Files copied at a time [4].")

@@ -27,26 +27,26 @@ _SHOWN_EACH = 5
 
 @click.command()
 @click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--decode", is_flag=True, help="Decode every picture.")
-@click.option(
+@option("--decode", is_flag=True, help="Decode every picture.")
+@option(
     "--against",
     metavar="SOURCE",
     help="Convert SOURCE again in memory, and compare by path. SOURCE as for packer convert.",
 )
-@click.option("--src", metavar="PATH", help="With --against: as for packer convert.")
-@click.option("--null", is_flag=True, help="With --against: as for packer convert.")
-@click.option(
+@option("--src", metavar="PATH", help="With --against: as for packer convert.")
+@option("--null", is_flag=True, help="With --against: as for packer convert.")
+@option(
     "--sample",
     metavar="SHARE",
     help="Read some batches instead of whole shards: 5% of them, drawn anew each time; or K/N,"
     " those whose number mod N is K, so that N runs read all.",
 )
-@click.option(
+@option(
     "--max-minutes",
     type=click.FloatRange(0, min_open=True),
     help="Begin nothing new after that time; shards come in random order.",
 )
-@click.option(
+@option(
     "--repair",
     is_flag=True,
     help="Move damaged files aside (NAME.old-…) and make again what needs no source; packer convert"

@@ -29,14 +29,15 @@ _PARTS = ("train", "val", "test")
 _ROUNDING = 1e-6
 
 
-def parse_size(text: str | None, mode: str) -> tuple[int, int] | None:
+def parse_size(value: object, mode: str) -> tuple[int, int] | None:
     """ "256" → (256, 256); "224x320" → (224, 320), width first; None → None.
 
     Raises:
         ConfigError: No such size, or two numbers where the mode takes one.
     """
-    if text is None:
+    if value is None:
         return None
+    text = str(value)
     parts = text.lower().split("x")
     if len(parts) > 2 or not all(re.fullmatch("[0-9]{1,30}", part) for part in parts):
         raise ConfigError(f"size {text!r} is not a size", "a number of pixels, or WIDTHxHEIGHT")

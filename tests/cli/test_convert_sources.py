@@ -54,7 +54,7 @@ def test_a_config_names_classes_in_every_locale(
     run: Run, make_tree: MakeTree, tmp_path: Path
 ) -> None:
     (make_tree(classes=2) / "001.class0").rename(tmp_path / "photos" / "é")
-    (tmp_path / "mine.yaml").write_text("exclude-classes: [é]\n", encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text("exclude-class: [é]\n", encoding="utf-8")
     for env in (OTHER, {**OTHER, "PACKER_EXCLUDE_CLASS": "é"}):
         config = () if "PACKER_EXCLUDE_CLASS" in env else ("--config", "mine.yaml")
         found = run("convert", "photos", *config, "--dry-run", "--json", **env)

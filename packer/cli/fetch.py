@@ -21,13 +21,15 @@ from packer.reporting import Progress
     "--out",
     metavar="FOLDER",
     type=click.Path(path_type=Path),
-    help="Where the files go [$PACKER_DATA/RECIPE, else the working directory].",
+    is_path=True,
+    help="Folder of the files.",
+    show_default="$PACKER_DATA/RECIPE, else the working directory",
 )
 @reporting_options
 def command(recipe: str, out: Path | None, as_json: bool, **shown: Any) -> None:
     """Download a recipe's archives, with resume, retries and checksums.
 
-    Prints the path of what was fetched, for packer convert's --src.
+    Prints the path of the archive or folder, for --src of packer convert.
     """
     import json
 
@@ -46,11 +48,11 @@ def command(recipe: str, out: Path | None, as_json: bool, **shown: Any) -> None:
     if known.licence:
         reporter.note(f"licence: {known.licence}")
 
-    def told(name: str, done: int, total: int | None) -> None:
+    def report(name: str, done: int, total: int | None) -> None:
         reporter.progress(Progress(done=done, total=total or done, read=done, fresh=done))
 
     try:
-        path = fetch(known, folder, progress=told).absolute()
+        path = fetch(known, folder, progress=report).absolute()
     finally:
         reporter.close()
     if as_json:

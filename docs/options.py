@@ -16,7 +16,8 @@ from packer import registry
 from packer.cli._environment import SHARED, load_command, long_flag
 from packer.cli._options import Option
 from packer.settings.kinds import Choice
-from packer.settings.options import OPTIONS, SECTIONS
+from packer.settings.options import OPTIONS
+from packer.settings.table import SECTIONS
 
 HEAD = """\
 # Options

@@ -10,8 +10,9 @@ from click.core import ParameterSource
 
 from packer.cli._environment import path_variable
 from packer.errors import ConfigError, suggestion
-from packer.settings import options as table
 from packer.settings.kinds import Choice, Flag, Kind, Names, Whole
+from packer.settings.options import OPTIONS
+from packer.settings.table import Option as Row
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -123,7 +124,7 @@ def option(*names: str, **settings: Any) -> Callable[[F], F]:
 
 def convert_options(function: F) -> F:
     """Add all options of the table."""
-    for row in reversed(tuple(table.OPTIONS.values())):
+    for row in reversed(tuple(OPTIONS.values())):
         flag = f"--{row.word}/--no-{row.word}" if row.default is True else f"--{row.word}"
         names = [f"-{row.short}"] if row.short else []
         settings: dict[str, Any] = {"section": row.section, "help": row.help}
@@ -136,7 +137,7 @@ def convert_options(function: F) -> F:
     return function
 
 
-def _of_kind(row: table.Option) -> dict[str, Any]:
+def _of_kind(row: Row) -> dict[str, Any]:
     kind = row.kind
     if isinstance(kind, Flag):
         return {"is_flag": True}

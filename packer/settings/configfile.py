@@ -7,7 +7,8 @@ from typing import Any
 
 from packer.errors import ConfigError
 from packer.settings import yamlfile
-from packer.settings.options import OPTIONS, Option
+from packer.settings.options import OPTIONS
+from packer.settings.table import Option
 
 _PACKAGE = "packer.configs"
 

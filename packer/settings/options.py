@@ -4,20 +4,19 @@
 environment, the checks and docs/options.md are made from its fields' metadata.
 """
 
-# ruff: noqa: RUF009 - `_option` returns a dataclass field
+# ruff: noqa: RUF009 - `option` returns a dataclass field
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar, get_args
+from typing import Any, Final, Literal, get_args
 
 from packer.errors import ConfigError
 from packer.registry import load, names
-from packer.settings.kinds import Bytes, Choice, Flag, Kind, Names, Part, Size, Text, Whole
+from packer.settings.kinds import Bytes, Choice, Flag, Names, Part, Size, Text, Whole
 from packer.settings.parsing import parse_colour, parse_size, parse_split
-
-T = TypeVar("T")
+from packer.settings.table import PACK, PICTURES, RUN, Option, option, rows_of
 
 ResizeMode = Literal["short", "long", "exact", "crop", "pad"]
 #: Pillow's filters that make sense when shrinking, by Pillow's names.
@@ -32,64 +31,6 @@ SUBSAMPLINGS: tuple[str, ...] = get_args(Subsampling)
 ORDERS: tuple[str, ...] = get_args(Order)
 ON_ERROR: tuple[str, ...] = get_args(OnError)
 BACKENDS = ("loky", "threading", "sequential", "dask")
-
-#: Sections of options, in help texts and docs/options.md. Options of the last one may differ
-#: between the runs that make one pack; all others decide what is in the pack.
-PICTURES, PACK, RUN = SECTIONS = ("Pictures", "Pack", "Run")
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option of a conversion: a row of the table.
-
-    Attributes:
-        name: Field of `ConvertOptions`.
-        default: Its default.
-        section: One of `SECTIONS`.
-        kind: Checks its values.
-        help: What it does, in one line.
-        word: Its name on the command line (without dashes in front) and in YAML files.
-        short: One-letter flag on the command line, or "".
-        shown: The default as a user writes it, or what happens without the option.
-        in_writer: Whether a PackWriter uses it.
-        in_recipe: Whether a recipe may set it.
-        idle: Returns why the option has no effect beside others, "" if it has one. None if it
-            always has one, or if that depends on the pictures (`background`: is one transparent?).
-    """
-
-    name: str
-    default: Any
-    section: str
-    kind: Kind
-    help: str
-    word: str = ""
-    short: str = ""
-    shown: str = ""
-    in_writer: bool = False
-    in_recipe: bool = True
-    idle: Callable[[ConvertOptions], str] | None = None
-
-    @property
-    def affects_bytes(self) -> bool:
-        """Whether it decides what is in the pack."""
-        return self.section != RUN
-
-    def check(self, value: Any) -> Any:
-        """Check a value and return the form in which it is kept.
-
-        Raises:
-            ConfigError: The value has another type or is out of range.
-        """
-        if value is None and self.default is None:
-            return None
-        return self.kind.check(self.name.replace("_", " "), value)
-
-
-def _option(default: T, section: str, kind: Kind, help: str, **more: Any) -> T:
-    """Return a dataclass field with a row of the table as its metadata."""
-    row = {"section": section, "kind": kind, "help": help, **more}
-    field: T = dataclasses.field(default=default, metadata=row)
-    return field
 
 
 def _without_resize(options: ConvertOptions) -> str:
@@ -161,90 +102,90 @@ class ConvertOptions:
     """
 
     # fmt: off
-    resize: str | int | tuple[int, int] | None = _option(
+    resize: str | int | tuple[int, int] | None = option(
         None, PICTURES, Size(), "Size in pixels: 256, or WIDTHxHEIGHT.",
         shown="sizes stay", in_writer=True)
-    resize_mode: ResizeMode = _option(
+    resize_mode: ResizeMode = option(
         "short", PICTURES, Choice(lambda: RESIZE_MODES),
         "What gets the SIZE of --resize: the shorter side, the longer side, or both sides (exact:"
         " stretch; crop: cut the centre; pad: fill with --background).",
         in_writer=True, idle=_without_resize)
-    filter: Filter = _option(
+    filter: Filter = option(
         "bicubic", PICTURES, Choice(lambda: FILTERS), "Resampling filter of --resize.",
         in_writer=True, idle=_without_resize)
-    upscale: bool = _option(
+    upscale: bool = option(
         True, PICTURES, Flag(), "Enlarge pictures smaller than --resize.",
         in_writer=True, idle=_without_resize)
-    codec: str = _option(
+    codec: str = option(
         "jpeg", PICTURES, Choice(lambda: names("codecs")), "Codec of the stored pictures.",
         in_writer=True)
-    quality: int = _option(
+    quality: int = option(
         90, PICTURES, Whole(1, 100), "Quality (jpeg, webp); webp 100 is lossless.",
         in_writer=True, idle=_codec_alone("quality"))
-    subsampling: Subsampling = _option(
+    subsampling: Subsampling = option(
         "4:2:0", PICTURES, Choice(lambda: SUBSAMPLINGS), "Chroma subsampling (jpeg).",
         in_writer=True, idle=_codec_alone("subsampling"))
-    reencode: bool = _option(
+    reencode: bool = option(
         False, PICTURES, Flag(), "Encode again even pictures that need no change.",
         in_writer=True, idle=_codec_alone("reencode"))
-    exact_decode: bool = _option(
+    exact_decode: bool = option(
         False, PICTURES, Flag(), "Never decode at a reduced scale before --resize.",
         in_writer=True, idle=_exact_decode)
-    background: str = _option(
+    background: str = option(
         "white", PICTURES, Text("COLOUR", parse_colour),
         "Colour under transparent pixels and around padded pictures: white, black, #rrggbb.",
         in_writer=True)
-    keep_damaged: bool = _option(
+    keep_damaged: bool = option(
         False, PICTURES, Flag(), "Store damaged or truncated JPEGs too, noted as damaged.")
-    format: str = _option(
+    format: str = option(
         "tar", PACK, Choice(lambda: names("formats")), "Shard file format.", in_writer=True)
-    batch_size: int = _option(
+    batch_size: int = option(
         128, PACK, Whole(1, 1_000_000), "Samples in an on-disk batch.", in_writer=True)
-    shard_size: int = _option(
+    shard_size: int = option(
         256_000_000, PACK, Bytes(), "Target shard size, with a unit: 256MB, 1GiB.",
         shown="256MB", in_writer=True)
-    order: Order = _option(
+    order: Order = option(
         "shuffled", PACK, Choice(lambda: ORDERS),
         "Order of samples in the pack; sorted: the order of torchvision's ImageFolder.")
-    seed: int = _option(
+    seed: int = option(
         0, PACK, Whole(), "Seed of --order shuffled.",
         idle=lambda options: "with order sorted" if options.order == "sorted" else "")
-    split: str | None = _option(
+    split: str | None = option(
         None, PACK, Text("SPEC", _check_split),
         "Split by a hash of the path; parts sum to 1: train=0.8,val=0.2; or none.",
         shown="the source's own split")
-    split_seed: int = _option(
+    split_seed: int = option(
         0, PACK, Whole(), "Seed of --split.",
         idle=lambda options: "without a split" if options.split in (None, "none") else "")
-    exclude_classes: tuple[str, ...] = _option(
+    exclude_classes: tuple[str, ...] = option(
         (), PACK, Names(), "Leave out a class folder; repeatable.",
         word="exclude-class", shown="none")
-    jobs: int | None = _option(
+    jobs: int | None = option(
         None, RUN, Whole(1, 4096), "Worker processes; with --backend dask: shards made at once.",
         short="j", shown="all cores", idle=_jobs)
-    backend: str = _option("loky", RUN, Choice(lambda: BACKENDS), "Worker backend.")
-    scheduler: str | None = _option(
+    backend: str = option("loky", RUN, Choice(lambda: BACKENDS), "Worker backend.")
+    scheduler: str | None = option(
         None, RUN, Text("tcp://HOST:PORT|FILE"),
         "Address of the scheduler of --backend dask, or the file that it wrote.",
         # A server at that address can run code here: the author of a recipe must not choose it.
         in_recipe=False,
         idle=lambda options: "without backend dask" if options.backend != "dask" else "")
-    part: tuple[int, int] | None = _option(
+    part: tuple[int, int] | None = option(
         None, RUN, Part(), "Make only the shards i with i mod N = K.", shown="all shards")
-    merge_when_complete: bool = _option(
+    merge_when_complete: bool = option(
         False, RUN, Flag(), "Merge the parts when the last one is complete.",
         idle=lambda options: "without a part" if options.part is None else "")
-    on_error: OnError = _option(
+    on_error: OnError = option(
         "skip", RUN, Choice(lambda: ON_ERROR), "Action for a picture that cannot be stored.")
-    max_skipped: int | None = _option(
+    max_skipped: int | None = option(
         None, RUN, Whole(0), "Stop (exit 3) if more pictures are skipped.",
         shown="1 %, at least 10",
         idle=lambda options: "with on-error fail" if options.on_error == "fail" else "")
     # fmt: on
 
     def __post_init__(self) -> None:
-        for name, option in OPTIONS.items():
-            object.__setattr__(self, name, option.check(getattr(self, name)))
+        for name, row in OPTIONS.items():
+            object.__setattr__(self, name, row.check(getattr(self, name)))
         parse_size(self.resize, self.resize_mode)
 
     def require_one_size(self) -> None:
@@ -282,20 +223,12 @@ class ConvertOptions:
         return values
 
 
-def _table() -> dict[str, Option]:
-    found = {}
-    for field in dataclasses.fields(ConvertOptions):
-        row = {"word": field.name.replace("_", "-"), **field.metadata}
-        found[field.name] = Option(field.name, field.default, **row)
-    return found
-
-
 #: The table: options by their names.
-OPTIONS: Final[Mapping[str, Option]] = _table()
+OPTIONS: Final[Mapping[str, Option]] = rows_of(ConvertOptions)
 #: Names of the options that may differ between the runs that make one pack.
-RUN_OPTIONS = tuple(name for name, option in OPTIONS.items() if not option.affects_bytes)
+RUN_OPTIONS = tuple(name for name, row in OPTIONS.items() if not row.affects_bytes)
 ConvertOptions.__doc__ = f"{ConvertOptions.__doc__}\n    Attributes:\n" + "".join(
-    f"        {name}: {option.help}\n" for name, option in OPTIONS.items()
+    f"        {name}: {row.help}\n" for name, row in OPTIONS.items()
 )
 
 
@@ -305,7 +238,7 @@ def without_effect(options: ConvertOptions) -> dict[str, str]:
     Returns:
         The reason by the option's name: {"quality": "with codec png"}.
     """
-    reasons = {name: option.idle(options) for name, option in OPTIONS.items() if option.idle}
+    reasons = {name: row.idle(options) for name, row in OPTIONS.items() if row.idle}
     return {name: reason for name, reason in reasons.items() if reason}
 
 

@@ -62,8 +62,8 @@ def dry_run(
     reporter.note(count(value["classes"], "class"))
     if missing := job.missing():
         first = f"{display_path(missing[0].path)}: {missing[0].detail}"
-        planned = count(job.planned, "picture")
-        reporter.warn(f"missing pictures: {len(missing)} of {planned}; first: {first}")
+        number = f"{len(missing)} of {count(job.planned, 'picture')}"
+        reporter.warn(f"missing: {number}; first: {first}")
 
 
 def _planned(job: Job) -> dict[str, Any]:

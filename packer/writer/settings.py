@@ -13,6 +13,7 @@ from packer.packing.planning.agreement import image_fields
 from packer.settings.kinds import Flag, Names, Whole, check_choice, wrong_type
 from packer.settings.options import OPTIONS, ConvertOptions
 from packer.types import NO_LABEL, Field
+from packer.wording import count
 
 ORDERS = ("written", "shuffled")
 ON_ERROR = ("raise", "skip")
@@ -73,7 +74,9 @@ class WriterSettings:
                 "int(label), or leave it out where there is none",
             ) from None
         if label != NO_LABEL and not 0 <= label < len(self.classes):
-            raise UsageError(f"label {label} of {key!r} is none of {len(self.classes)} classes")
+            raise UsageError(
+                f"label {label} of {key!r} is none of {count(len(self.classes), 'class')}"
+            )
         return label
 
     def payloads(self, given: Mapping[str, bytes], key: str) -> dict[str, bytes]:

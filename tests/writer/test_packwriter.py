@@ -117,7 +117,7 @@ def test_wrong_samples_are_refused_and_cost_nothing(tmp_path: Path) -> None:
         writer.write(image=_pixels(0), key="one", label=0)
         with pytest.raises(UsageError, match="'one' was written already"):
             writer.write(image=_pixels(1), key="one", label=0)
-        with pytest.raises(UsageError, match="label 1 of 'two' is none of 1 classes"):
+        with pytest.raises(UsageError, match="label 1 of 'two' is none of 1 class"):
             writer.write(image=_pixels(1), key="two", label=1)
         with pytest.raises(UsageError, match="cannot name a split"):
             writer.write(image=_pixels(1), key="two", split="../etc")

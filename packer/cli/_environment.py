@@ -28,8 +28,9 @@ OTHER = (
 )
 #: First parts of further variables that are not options.
 OTHER_PREFIXES = ("PACKER_SBATCH_", "PACKER_TEST_")
-#: Least likeness of a misspelt variable to the right one, from 0 to 1: RESZIE has 0.83.
-_LIKENESS = 0.75
+#: Least likeness of a misspelt variable to the right one, from 0 to 1: RESZIE has 0.83 to RESIZE,
+#: CONFIG_DIR (of another program named packer) has 0.75 to CONFIG.
+_LIKENESS = 0.8
 
 
 @functools.cache

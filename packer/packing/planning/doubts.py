@@ -228,7 +228,7 @@ def _without_pictures(layout: Layout, absent: set[int]) -> Iterator[str]:
         return
     example = display_path(layout.classes[min(absent)])
     yield (
-        f"{counted(len(absent), 'class folder')} without pictures, numbered as classes all the same:"
+        f"{counted(len(absent), 'class folder')} without pictures, numbered as classes anyway:"
         f" {shown}; --exclude-class {example} leaves one out"
     )
 

@@ -94,7 +94,7 @@ def test_repair_makes_room_for_convert(run: Run, make_tree: MakeTree) -> None:
     found = run("verify", pack, "--repair", "--jobs", 1)
     assert found.returncode == 4
     assert "now missing: train-000000.tar, train.index" in found.stderr
-    assert "it makes what is missing" in found.stderr
+    assert "it restores missing files" in found.stderr
     assert run(*convert).returncode == 0
     assert {name: (pack / name).read_bytes() for name in right} == right
     (pack / "train.index").write_bytes(b"rubbish")

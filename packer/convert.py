@@ -46,6 +46,7 @@ from packer.raised import Contained
 from packer.reporting import Reporter
 from packer.settings.options import ConvertOptions, warnings_of
 from packer.types import display_path
+from packer.wording import count
 
 __all__ = ["ConvertOptions", "ConvertResult", "convert_dataset"]
 
@@ -186,7 +187,7 @@ def _make_shards(out: Path, job: Job, reporter: Reporter, lock: Lock) -> dict[st
             tally.add_earlier(shard.slots, states[shard.stem].skips)
     todo = [shard for shard in own if shard.stem not in states]
     if states and todo:
-        reporter.note(f"going on: {len(states)} shards are there, {len(todo)} to make")
+        reporter.note(f"continuing: {count(len(states), 'shard')} made, {len(todo)} to make")
     make = _on_cluster if job.options.backend == "dask" else _here
     with closing(make(out, job, todo, tally, lock)) as made:
         for stem, state in made:

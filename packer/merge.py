@@ -21,6 +21,7 @@ from packer.packing.shards.shard import WORK_FOLDER
 from packer.packing.shards.state import ShardState, read_parts, read_plan, read_state
 from packer.packing.skips import allowed_skips
 from packer.reporting import Reporter
+from packer.wording import count
 
 #: Shards that an error names.
 _SHOWN = 5
@@ -102,7 +103,7 @@ def _merge(out: Path, max_skipped: int | None, reporter: Reporter, job_name: str
         lock.keep_alive()
         states = read_states(out, agreement, agreement.shards())
         require_all(out, agreement, states)
-        reporter.note(f"joining {len(states)} shards")
+        reporter.note(f"joining {count(len(states), 'shard')}")
         lock.confirm()
         allowed = allowed_skips(agreement.planned, max_skipped)
         return complete_pack(out, agreement, states, allowed)

@@ -18,6 +18,7 @@ from packer import registry, sources
 from packer.errors import ConfigError, SourceError, suggestion
 from packer.settings import yamlfile
 from packer.settings.configfile import check_options
+from packer.settings.options import OPTIONS
 from packer.settings.parsing import parse_bytes
 from packer.settings.patterns import compile_bounded, first_group
 from packer.sources import Source
@@ -145,9 +146,8 @@ def load(name_or_path: str) -> Recipe:
             given[key] = _archives(where, entry)
         elif key == "options":
             given[key] = check_options(f"{where}: options", _mapping(where, key, entry))
-            if "scheduler" in given[key]:
-                # Who answers there can run code here: a data set's recipe must not choose that.
-                raise ConfigError(f"{where}: options: scheduler: is no option of a data set")
+            if foreign := [name for name in given[key] if not OPTIONS[name].in_recipe]:
+                raise ConfigError(f"{where}: options: {foreign[0]}: is no option of a data set")
         else:
             given[key] = _text(where, key, entry)
     recipe = Recipe(name=Path(name_or_path).stem, **given)

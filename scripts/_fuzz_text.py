@@ -35,7 +35,7 @@ images: 3
 classes: 2
 class_name: '\\d+\\.(.+)'
 litter: [a/b]
-options: {split: train=0.8, resize: 256, shard-size: 64MB, exclude-classes: [a], part: 0/2}
+options: {split: train=0.8, resize: 256, shard-size: 64MB, exclude-class: [a], part: 0/2}
 """.replace(b"SHA", b"0" * 64)
 
 

@@ -1,4 +1,4 @@
-"""The top command, and what happens to errors and signals."""
+"""The top command; handles errors and signals."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from typing import Any, TextIO
 import click
 
 from packer import __version__, registry
+from packer.cli._environment import load_command, misspelt
+from packer.cli._options import WARNINGS
 from packer.cli._reporter import Running, StderrReporter
 from packer.deferral import heeded_signals
 from packer.errors import EXIT_BROKEN_PIPE, Interrupted, PackerError, suggestion
@@ -21,11 +23,11 @@ from packer.escape import BACKSLASH, escape
 
 
 class _PipeClosed(Exception):
-    """Whoever read stdout or stderr has enough. (Click would make an exit code of 1 of it.)"""
+    """The reader of stdout or stderr has closed it. (Click would exit with 1.)"""
 
 
 class _Verbs(click.Group):
-    """Finds a verb's command by the name of its file."""
+    """Finds the command of a verb by the name of its file."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         for before, argument in zip(("packer", *args), args, strict=False):
@@ -41,6 +43,9 @@ class _Verbs(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise _PipeClosed from error
+        finally:
+            for warning in ctx.meta.pop(WARNINGS, ()):  # of a command without a reporter
+                StderrReporter(quiet=False).warn(warning)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(registry.names("cli"))
@@ -49,8 +54,7 @@ class _Verbs(click.Group):
         if cmd_name not in registry.names("cli"):
             hint = suggestion(cmd_name, registry.names("cli"))
             raise click.UsageError(f"unknown command {cmd_name!r} ({hint})", ctx)
-        command: click.Command = registry.load("cli", cmd_name).command
-        return command
+        return load_command(cmd_name)
 
 
 @click.group(
@@ -74,9 +78,11 @@ def packer(ctx: click.Context, show_version: bool, verbose: bool) -> None:
         ctx.exit()
     if verbose:
         verb = ctx.invoked_subcommand or "COMMAND"
-        raise click.UsageError(f"-v goes behind the command (packer {verb} -v), or with --version")
+        raise click.UsageError(f"-v goes after the command (packer {verb} -v), or with --version")
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+    else:
+        ctx.meta[WARNINGS] = misspelt(os.environ, ctx.invoked_subcommand)
 
 
 def run(arguments: list[str]) -> int:
@@ -84,8 +90,8 @@ def run(arguments: list[str]) -> int:
     _open_closed_streams()
     for number in heeded_signals():
         signal.signal(number, _interrupt)
-    # Our parallel part is worker processes: they start by a fork, in a tenth of the time, while
-    # this process has one thread, and numpy's linear algebra, which we do not use, starts more.
+    # Worker processes start by a fork, in a tenth of the time, as long as this process has one
+    # thread. The linear algebra library of numpy, which packer does not use, would start more.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # File names are printed as the bytes they are, whatever the locale: see `types.display_path`.
     for stream in (sys.stdout, sys.stderr):
@@ -94,7 +100,7 @@ def run(arguments: list[str]) -> int:
     running = Running()
     try:
         code, error = _outcome(arguments, running)
-    except Exception:  # a defect of packer: told by its traceback
+    except Exception:  # a defect of packer: it needs its traceback
         _finish(running, PackerError.exit_code, None)
         raise
     _finish(running, code, error)
@@ -102,7 +108,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _outcome(arguments: list[str], running: Running) -> tuple[int, PackerError | None]:
-    """Run the command; its exit code, and what is still to be said."""
+    """Run the command; return its exit code, and the error that is not printed yet."""
     try:
         packer.main(arguments, prog_name="packer", standalone_mode=False, obj=running)
         _finish_output()
@@ -113,7 +119,7 @@ def _outcome(arguments: list[str], running: Running) -> tuple[int, PackerError |
     except PackerError as error:
         return error.exit_code, error
     except (_PipeClosed, BrokenPipeError):
-        # Not an error, and nothing to say (`packer ls PACK | head`).
+        # Not an error, and without a message (`packer ls PACK | head`).
         _silence(sys.stdout)
         return EXIT_BROKEN_PIPE, None
     except (OSError, MemoryError, ImportError, RuntimeError) as error:
@@ -122,8 +128,8 @@ def _outcome(arguments: list[str], running: Running) -> tuple[int, PackerError |
 
 
 def _unforeseen(error: Exception) -> PackerError:
-    """What to say of an error that no library code foresaw: stdout or stderr cannot be written, or
-    the system refuses memory or threads. Any other one is raised again.
+    """Return the error to print for one that no library code handles: stdout or stderr cannot be
+    written, or the system refuses memory or threads. Raise any other error again.
     """
     from packer.packing.workers.limits import is_memory_refusal, is_thread_refusal, why_refused
 
@@ -142,26 +148,26 @@ def _unforeseen(error: Exception) -> PackerError:
 def _wrong_usage(error: click.ClickException, running: Running) -> tuple[int, PackerError | None]:
     if running.reporter is not None:
         return error.exit_code, PackerError(error.format_message())
-    # A shell may have made the arguments of file names, which may hold anything.
+    # A shell may have expanded file names, which may contain control characters.
     text = escape(error.format_message(), keep=f"{BACKSLASH}\n")
     click.UsageError(text, getattr(error, "ctx", None)).show()
     return error.exit_code, None
 
 
 def _finish(running: Running, code: int, error: PackerError | None) -> None:
-    """Say the last words. Whoever wants to stop packer now ends it as any other process."""
+    """Print the last lines. From here on a signal ends packer like any other process."""
     for number in heeded_signals():
         signal.signal(number, signal.SIG_DFL)
     try:
         (running.reporter or StderrReporter(quiet=False)).finish(code, error)
-    except OSError:  # nobody reads stderr any more; the exit code says it all
+    except OSError:  # stderr is closed; the exit code remains
         _silence(sys.stderr)
 
 
 def _open_closed_streams() -> None:
-    """Where a stream is closed (`2>&-`), the next file to be opened, a shard, would take its number
-    and get what is written to the stream. stdout is opened for reading: its result is lost, and
-    writing must fail.
+    """Open streams that are closed (`2>&-`). The next opened file, a shard, would get the number of
+    the stream, and with it the stream's output. stdout is opened for reading: its output would be
+    lost, so writing must fail.
     """
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115
@@ -172,7 +178,7 @@ def _open_closed_streams() -> None:
 
 
 def _finish_output() -> None:
-    """A full disk behind `>` shows only here, on NFS only when synced, and must not exit with 0."""
+    """Flush and sync stdout: a full disk behind `>` shows only here (on NFS only when synced)."""
     sys.stdout.flush()
     with contextlib.suppress(io.UnsupportedOperation):  # a caller's own stream without a file
         if stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode):
@@ -180,11 +186,11 @@ def _finish_output() -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """Python's own last flush of what could not be written would fail and print again."""
+    """Redirect a stream to /dev/null: Python's last flush of it would fail and print an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _interrupt(number: int, frame: types.FrameType | None) -> None:
-    """Unwind on the first signal; the second one ends the process as it would any other."""
+    """Unwind on the first signal; the second one ends the process at once."""
     signal.signal(number, signal.SIG_DFL)
     raise Interrupted(number)

@@ -1,4 +1,4 @@
-"""What `packer convert` says without converting: --check and --dry-run."""
+"""`packer convert` without converting: --check and --dry-run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from packer.cli._reporter import StderrReporter
 from packer.cli._sample import draw_once
 from packer.errors import ConfigError
 from packer.settings.options import ConvertOptions, warnings_of
+from packer.wording import count
 
 if TYPE_CHECKING:
     from packer.input import Input
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def check(options: ConvertOptions, *, dry_run: bool) -> None:
-    """What a conversion would refuse before it scans the source, in a second on any file system.
+    """Check everything that a conversion checks before it scans the source: a second's work.
 
     Raises:
-        UsageError: That.
+        UsageError: The conversion would be refused.
     """
     from packer import formats
     from packer.imaging import libraries
@@ -40,7 +41,7 @@ def check(options: ConvertOptions, *, dry_run: bool) -> None:
 def dry_run(
     given: Input, options: ConvertOptions, out: Path, reporter: StderrReporter, *, as_json: bool
 ) -> None:
-    """Scan, plan, and print what would be made."""
+    """Scan, plan, and print the plan."""
     from packer.packing.planning.job import make_job
     from packer.types import display_path
 
@@ -50,17 +51,19 @@ def dry_run(
     job = make_job(given, options, reporter, out)
     if options.part is not None:
         own = len(job.own_shards())
-        reporter.note(f"the plan is that of all parts; this part makes {own} of its shards")
+        reporter.note(f"this plan covers all parts; this part makes {count(own, 'shard')} of it")
     value = _planned(job)
     if as_json:
         click.echo(json.dumps(value))
         return
     for name, split in value["splits"].items():
-        click.echo(f"{name}\t{split['samples']} images\t{split['shards']} shards")
-    reporter.note(f"{value['classes']} classes")
+        images, shards = count(split["samples"], "image"), count(split["shards"], "shard")
+        click.echo(f"{name}\t{images}\t{shards}")
+    reporter.note(count(value["classes"], "class"))
     if missing := job.missing():
         first = f"{display_path(missing[0].path)}: {missing[0].detail}"
-        reporter.warn(f"{len(missing)} of {job.planned} pictures are not there; first: {first}")
+        number = f"{len(missing)} of {count(job.planned, 'picture')}"
+        reporter.warn(f"missing: {number}; first: {first}")
 
 
 def _planned(job: Job) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a running command says on stderr: lines, warnings, a bar or a line now and then."""
+"""Output of a running command on stderr: notes, warnings, and progress as a bar or lines."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ import click
 
 from packer import __version__
 from packer.cli._job import batch_job
+from packer.cli._options import WARNINGS
 from packer.errors import EXIT_BROKEN_PIPE, INTERRUPTS, PackerError, TooManySkipped, UsageError
 from packer.escape import BACKSLASH, escape
 from packer.reporting import Progress, Reporter
+from packer.wording import count
 
-#: Seconds between two lines in a log file: a three-hour job writes a few hundred.
+#: Seconds between two progress lines in a log file: a three-hour job writes 360.
 _LOG_SECONDS = 30.0
-#: Seconds between two progress events: what watches need not keep up with every batch.
+#: Seconds between two progress events, so that a watching program does not get one a batch.
 _EVENT_SECONDS = 1.0
-#: Characters of a message that are printed as they are.
+#: Control characters of a message that are printed unescaped.
 _KEPT = f"{BACKSLASH}\n"
-#: Ended by somebody's wish, not by something that went wrong.
+#: Exit codes of a command that was stopped on purpose and did not fail.
 _STOPPED = (TooManySkipped.exit_code, EXIT_BROKEN_PIPE, *(128 + number for number in INTERRUPTS))
 
 
 class Running:
-    """What the command that runs reports to; kept in click's context, for whoever ends it."""
+    """Holds the reporter of the running command, in click's context, for its last lines."""
 
     def __init__(self) -> None:
         self.reporter: StderrReporter | None = None
@@ -36,7 +38,7 @@ class Running:
 def make_reporter(
     progress: str, *, quiet: bool, verbose: bool = False, unit: str = "images"
 ) -> StderrReporter:
-    """The reporter for --progress, --quiet and --verbose; `unit` is what its progress counts.
+    """Return the reporter for --progress, --quiet and --verbose; `unit` names what it counts.
 
     Raises:
         UsageError: Both --quiet and --verbose.
@@ -55,18 +57,20 @@ def make_reporter(
     if context is not None and running is not None:
         running.reporter = reporter
         reporter.begin(context.info_name or "")
+    for warning in context.meta.pop(WARNINGS, ()) if context else ():
+        reporter.warn(warning)
     return reporter
 
 
 def verdict(code: int) -> str:
-    """What an exit code means, in one word."""
+    """Return the meaning of an exit code in one word."""
     if code == 0:
         return "done"
     return "stopped" if code in _STOPPED else "failed"
 
 
 class StderrReporter(Reporter):
-    """Notes and warnings, no progress."""
+    """Prints notes and warnings, no progress."""
 
     def __init__(self, *, quiet: bool, unit: str = "images") -> None:
         self.quiet = quiet
@@ -76,40 +80,41 @@ class StderrReporter(Reporter):
         self.last: Progress | None = None
 
     def start_rates(self) -> float:
-        """Measure rates from now on, not from the command's start; the time in seconds."""
+        """Measure rates from now on, not from the command's start; return the time in seconds."""
         self._rates_start = time.monotonic()
         return self._rates_start
 
     def begin(self, command: str) -> None:
-        """Called once, when a command is about to work."""
+        """Print the first line, if there is one; called once, before a command starts its work."""
 
     def progress(self, progress: Progress) -> None:
-        """Kept for the last line."""
+        """Keep the progress for the last line."""
         self.last = progress
 
     def note(self, text: str) -> None:
-        """A line unless --quiet."""
+        """Print a line unless --quiet."""
         if not self.quiet:
             self._line(text)
 
     def detail(self, text: str) -> None:
-        """A line with --verbose."""
+        """Print a line with --verbose."""
         if self.verbose:
             self.note(text)
 
     def warn(self, text: str) -> None:
-        """A line, always."""
+        """Print a line, also with --quiet."""
         self._line(f"warning: {text}")
 
     def close(self) -> None:
-        """End whatever is open on the terminal."""
+        """End an open progress bar."""
 
     def finish(self, code: int, error: PackerError | None) -> None:
-        """The last that is said: what went wrong, if something did.
+        """Print the error, if there is one.
 
         Args:
             code: Exit code of the command.
-            error: What it ended with; None for what needs no words, as a closed pipe.
+            error: The error that ended it; None for success and for ends without a message, such
+                as a closed pipe.
         """
         self.close()
         if error is not None:
@@ -118,11 +123,11 @@ class StderrReporter(Reporter):
                 self._line(error.hint)
 
     def _line(self, text: str) -> None:
-        # Names in it may hold anything, and a terminal would act on control characters.
+        # File names may contain control characters, which a terminal would obey.
         click.echo(f"packer: {escape(text, keep=_KEPT)}", err=True)
 
     def _rates(self, progress: Progress) -> tuple[float, float, float]:
-        """images/s, MB/s read, seconds to go."""
+        """Return images/s, MB/s read, and the remaining seconds."""
         seconds = max(time.monotonic() - self._rates_start, 1e-6)
         rate = progress.fresh / seconds
         left = (progress.total - progress.done) / rate if rate else 0.0
@@ -130,7 +135,7 @@ class StderrReporter(Reporter):
 
 
 class BarReporter(StderrReporter):
-    """A progress bar on a terminal."""
+    """Shows a progress bar on a terminal."""
 
     def __init__(self, *, quiet: bool, unit: str = "images") -> None:
         super().__init__(quiet=quiet, unit=unit)
@@ -139,11 +144,11 @@ class BarReporter(StderrReporter):
         self._last = self.start
 
     def scanned(self, files: int) -> None:
-        """A line now and then: how many there are in all is not known yet."""
+        """Print a line every 30 s: the total, which a bar needs, is not known yet."""
         now = time.monotonic()
         if now - self._last >= _LOG_SECONDS:
             self._last = now
-            self._line(f"scanning, {files:,} files so far")
+            self._line(f"scanning, {count(files, 'file', ',')} so far")
 
     def progress(self, progress: Progress) -> None:
         """Move the bar."""
@@ -161,7 +166,7 @@ class BarReporter(StderrReporter):
         self._done = progress.done
 
     def close(self) -> None:
-        """Leave the bar's line."""
+        """End the line of the bar."""
         if self._bar is not None:
             self._bar.__exit__(None, None, None)
             self._bar = None
@@ -180,19 +185,19 @@ class BarReporter(StderrReporter):
 
 
 class LogReporter(StderrReporter):
-    """A dated line every 30 s and a last one with the verdict, without carriage returns."""
+    """Prints a dated line every 30 s and a last line with the verdict, without carriage returns."""
 
     def __init__(self, *, quiet: bool, unit: str = "images") -> None:
         super().__init__(quiet=quiet, unit=unit)
         self._last = self.start
 
     def scanned(self, files: int) -> None:
-        """A line if the last one is old enough."""
+        """Print a line if the last one is older than 30 s."""
         if self._is_time():
-            self._dated_line(f"scanning, {files} files so far")
+            self._dated_line(f"scanning, {count(files, 'file')} so far")
 
     def progress(self, progress: Progress) -> None:
-        """A line if the last one is old enough."""
+        """Print a line if the last one is older than 30 s."""
         super().progress(progress)
         if not self._is_time():
             return
@@ -205,16 +210,16 @@ class LogReporter(StderrReporter):
         )
 
     def finish(self, code: int, error: PackerError | None) -> None:
-        """What went wrong, and a line with the verdict, counts and time, for whoever looks last."""
+        """Print the error, then a line with the verdict, counts and time."""
         super().finish(code, error)
-        said = verdict(code) + (f" (exit code {code})" if code else "")
+        ending = verdict(code) + (f" (exit code {code})" if code else "")
         counts = []
         if self.last is not None:
             counts.append(f"{self.last.done}/{self.last.total} {self.unit}")
             if self.unit == "images":
                 counts.append(f"{self.last.skipped} skipped")
         counts.append(f"{time.monotonic() - self.start:,.1f} s")
-        self._dated_line(f"{said}: {', '.join(counts)}")
+        self._dated_line(f"{ending}: {', '.join(counts)}")
 
     def _is_time(self) -> bool:
         now = time.monotonic()
@@ -228,14 +233,14 @@ class LogReporter(StderrReporter):
 
 
 class JsonReporter(StderrReporter):
-    """One event a line, for programs that watch: `docs/slurm.md` has their fields."""
+    """Prints one JSON event a line, for programs; `docs/slurm.md` lists their fields."""
 
     def __init__(self, *, quiet: bool, unit: str = "images") -> None:
         super().__init__(quiet=quiet, unit=unit)
-        self._told = 0.0
+        self._last_event = 0.0
 
     def begin(self, command: str) -> None:
-        """The first event: who runs where."""
+        """Print the first event: command, version, host, process and batch job."""
         self._event(
             "start",
             schema="packer.events/1",
@@ -247,19 +252,19 @@ class JsonReporter(StderrReporter):
         )
 
     def scanned(self, files: int) -> None:
-        """An event, at most once a second."""
+        """Print an event, at most one a second."""
         now = time.monotonic()
-        if now - self._told >= _EVENT_SECONDS:
-            self._told = now
+        if now - self._last_event >= _EVENT_SECONDS:
+            self._last_event = now
             self._event("scan", files=files)
 
     def progress(self, progress: Progress) -> None:
-        """An event, at most once a second; the last one, when all is done, always."""
+        """Print an event, at most one a second; the last one, when all is done, always."""
         super().progress(progress)
         now = time.monotonic()
-        if now - self._told < _EVENT_SECONDS and progress.done != progress.total:
+        if now - self._last_event < _EVENT_SECONDS and progress.done != progress.total:
             return
-        self._told = now
+        self._last_event = now
         rate, megabytes, left = self._rates(progress)
         self._event(
             "progress",
@@ -270,19 +275,19 @@ class JsonReporter(StderrReporter):
         )
 
     def note(self, text: str) -> None:
-        """An event unless --quiet."""
+        """Print an event unless --quiet."""
         if not self.quiet:
             self._event("note", text=text)
 
     def warn(self, text: str) -> None:
-        """An event, always."""
+        """Print an event, also with --quiet."""
         self._event("warning", text=text)
 
     def finish(self, code: int, error: PackerError | None) -> None:
-        """The last event."""
-        said = {} if error is None else {"message": error.message, "hint": error.hint}
+        """Print the last event."""
+        details = {} if error is None else {"message": error.message, "hint": error.hint}
         seconds = round(time.monotonic() - self.start, 3)
-        self._event(verdict(code), exit_code=code, **said, **self._counts(), seconds=seconds)
+        self._event(verdict(code), exit_code=code, **details, **self._counts(), seconds=seconds)
 
     def _counts(self) -> dict[str, Any]:
         if self.last is None:

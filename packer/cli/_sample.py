@@ -1,4 +1,4 @@
-"""The sample that packer draws: drawn once a user, not once a command."""
+"""The sample data set, which packer draws: cached, so that it is drawn once for each user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def draw_once(source: Source, environ: Mapping[str, str], reporter: Reporter) -> None:
-    """Make a drawn source ready, with its pictures in the user's cache; others are ready."""
+    """Prepare a drawn source, with pictures in the user's cache; other sources need nothing."""
     from packer.sources.drawn import DrawnSource
 
     if isinstance(source, DrawnSource):
@@ -21,8 +21,8 @@ def draw_once(source: Source, environ: Mapping[str, str], reporter: Reporter) ->
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path | None:
-    """Where packer caches, by the XDG Base Directory Specification; None if there is no home."""
+    """Return packer's cache (XDG Base Directory Specification); None if there is no home."""
     base = Path(environ.get("XDG_CACHE_HOME", ""))
-    if not base.is_absolute():  # the specification says: ignore it
+    if not base.is_absolute():  # to be ignored, by the specification
         base = Path(os.path.expanduser("~")) / ".cache"  # noqa: PTH111 - never raises
     return base / "packer" if base.is_absolute() else None

@@ -11,6 +11,7 @@ from packer.errors import UsageError
 from packer.pack.opened import Pack
 from packer.reader.order.epoch import SHUFFLES, OrderOptions, Schedule
 from packer.reader.order.quality import TOLERANCE, Quality, measure, sufficient_window
+from packer.wording import count
 
 _HEAD = (
     ("", "distinct", "of a", "same batch", "", "met again", "", "rank"),
@@ -21,16 +22,18 @@ _WIDTHS = (13, 11, 16, 12, 12, 12, 12, 12)
 
 @dataclass(frozen=True)
 class ShuffleReport:
-    """What was measured of one split.
+    """Measures of one split.
 
     Attributes:
         pack: The pack's folder.
         split: The split's name.
+        samples: Number of samples.
         classes: Number of classes that occur.
+        batches: Number of on-disk batches.
         batch_size: Samples in a mini-batch.
-        epochs: How many were looked at.
-        measured: The measures, a way of shuffling each.
-        advice: What to do; empty where the window mixes well enough.
+        epochs: Number of measured epochs.
+        measured: The measures, one for each shuffle mode.
+        advice: Lines that say what to do; empty if the window mixes well enough.
     """
 
     pack: str
@@ -44,7 +47,7 @@ class ShuffleReport:
     advice: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """One JSON object."""
+        """Return the object for --json."""
         measured = [
             {**asdict(quality), "ratio": quality.ratio, "mixes": quality.mixes}
             for quality in self.measured
@@ -52,11 +55,12 @@ class ShuffleReport:
         return {"schema": "packer.shuffle/1", **asdict(self), "measured": measured}
 
     def as_text(self) -> str:
-        """A table and what follows from it."""
+        """Return a table and the advice."""
         first = self.measured[0]
         lines = [
-            f"{self.split}: {self.samples} samples of {self.classes} classes in {self.batches} "
-            f"on-disk batches; mini-batches of {self.batch_size}, {self.epochs} epochs",
+            f"{self.split}: {count(self.samples, 'sample')} of {count(self.classes, 'class')} in "
+            f"{count(self.batches, 'on-disk batch')}; mini-batches of {self.batch_size}, "
+            f"{count(self.epochs, 'epoch')}",
             f"a true permutation: {first.distinct_expected:.2f} distinct classes in a mini-batch; "
             f"two samples meet in {first.permutation:.3%} of epochs; rank correlation 0",
             "",
@@ -71,10 +75,10 @@ class ShuffleReport:
 def measure_shuffles(
     root: Path, split: str | None, batch_size: int, window: int, epochs: int
 ) -> ShuffleReport:
-    """Measure all ways of shuffling one split of a pack.
+    """Measure all shuffle modes on one split of a pack.
 
     Raises:
-        UsageError: There is nothing to measure: no such split, no labels, too few samples.
+        UsageError: The split does not exist, has no labels or has too few samples.
     """
     pack = Pack(root, split) if split else _first_split(root)
     labels, counts = pack.index["label"], pack.index["batch_count"]
@@ -105,12 +109,12 @@ def _first_split(root: Path) -> Pack:
 
     splits = read_manifest(root).splits
     if not splits:
-        raise UsageError(f"{root}: holds no samples")
+        raise UsageError(f"{root}: has no samples")
     return Pack(root, next(iter(splits)))
 
 
 def _advice(pack: Pack, quality: Quality, batch_size: int) -> Sequence[str]:
-    """What to do about a window that mixes too little."""
+    """Say what to do about a window that mixes too little."""
     options = OrderOptions(batch_size, "window", quality.window)
     sizes = pack.index["batch_bytes"]
     larger = sufficient_window(pack.index["label"], pack.index["batch_count"], sizes, options)

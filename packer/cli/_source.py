@@ -1,4 +1,4 @@
-"""The source that a command names."""
+"""Opens the source that a command names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packer.cli._options import path_variable
+from packer.cli._environment import path_variable
 
 if TYPE_CHECKING:
     from packer.input import Input
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def open_source(source: str, reporter: Reporter, src: str | None, null: bool) -> Input:
-    """The source: a list of paths, or whatever else the user names."""
+    """Open a source: a list of paths, a folder, an archive or a recipe."""
     from packer.input import open_input, open_list
     from packer.sources import listed
     from packer.types import display_path

@@ -1,4 +1,4 @@
-"""What `convert` and `merge` say of the pack they made."""
+"""Summary of a finished pack, printed by `convert` and `merge`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from packer.cli._reporter import BarReporter, StderrReporter
 from packer.files.regular import open_regular, parse_json
+from packer.wording import count
 
 if TYPE_CHECKING:
     from packer.pack.manifest import Manifest
 
-#: Skipped pictures that are listed.
+#: Number of skipped pictures that are listed.
 _SHOWN = 5
-#: Bytes of a line of the ledger, at most: a path has 4,096, each of which may take six.
+#: Longest line of the ledger in bytes: a path has 4,096 bytes, and each may take six.
 _LINE_BYTES = 64 << 10
 
 
 class Result(Protocol):
-    """What both have in common."""
+    """The part that results of both commands have."""
 
     @property
     def out(self) -> Path:
@@ -29,19 +30,19 @@ class Result(Protocol):
 
     @property
     def manifest(self) -> Manifest | None:
-        """Of a complete pack."""
+        """Manifest of a complete pack; None if parts are missing."""
 
     @property
     def was_complete(self) -> bool:
-        """Nothing was written."""
+        """Whether the pack was complete, so that nothing was written."""
 
     @property
     def restored(self) -> tuple[str, ...]:
-        """Files that were made again."""
+        """Names of the restored files."""
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """For --json, without the schema's name."""
+    """Return the object for --json, without the name of its schema."""
     from packer.types import display_text
 
     value: dict[str, Any] = {
@@ -61,20 +62,21 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def summarise(result: Result, reporter: StderrReporter) -> None:
-    """Lines on a complete pack."""
+    """Print lines that describe a complete pack."""
     from packer.pack.manifest import LEDGER_NAME
 
     manifest = result.manifest
-    assert manifest is not None, "of complete packs only"
+    assert manifest is not None, "the pack is not complete"
     if result.was_complete:
-        reporter.note("the pack is there already and complete")
+        reporter.note("the pack exists and is complete")
     if result.restored:
-        reporter.note(f"the pack is whole again, made again: {', '.join(result.restored)}")
+        reporter.note(f"the pack is complete again; restored: {', '.join(result.restored)}")
     counts = manifest.counts
     for name, split in manifest.splits.items():
         size = sum(shard.size for shard in split.shards)
-        reporter.note(f"{name}: {split.samples} images, {len(split.shards)} shards, {size:,} bytes")
-    reporter.note(f"{len(manifest.classes)} classes")
+        images, shards = count(split.samples, "image"), count(len(split.shards), "shard")
+        reporter.note(f"{name}: {images}, {shards}, {count(size, 'byte', ',')}")
+    reporter.note(count(len(manifest.classes), "class"))
     reporter.note(f"{counts['packed']} packed of {counts['planned']} planned")
     for title in ("notes", "ignored"):
         if counts.get(title):
@@ -87,7 +89,7 @@ def summarise(result: Result, reporter: StderrReporter) -> None:
 
 
 def name_next_steps(result: Result, reporter: StderrReporter) -> None:
-    """Lines to copy, for somebody who sits at a terminal: logs and programs need none."""
+    """Print commands to copy, on a terminal only: logs and programs do not need them."""
     if not isinstance(reporter, BarReporter) or result.manifest is None:
         return
     out, split = os.fspath(result.out), next(iter(result.manifest.splits), "train")
@@ -98,8 +100,7 @@ def name_next_steps(result: Result, reporter: StderrReporter) -> None:
 
 
 def _list_skipped(ledger: Path, skipped: int, reporter: StderrReporter) -> None:
-    pictures = "picture" if skipped == 1 else "pictures"
-    reporter.warn(f"{skipped} {pictures} skipped, listed in {ledger}")
+    reporter.warn(f"{count(skipped, 'picture')} skipped, listed in {ledger}")
     try:
         for skip in _first_skips(ledger):
             reporter.note(f"skipped {skip['path']}: {skip['reason']}: {skip['detail']}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from packer.cli._options import option
 from packer.errors import UsageError, suggestion
 
 if TYPE_CHECKING:
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 @click.command("cat")
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.argument("key")
-@click.option("--raw", is_flag=True, help=r"KEY is the path as it is: \ means nothing.")
-@click.option("--split", metavar="NAME", help="Only this split.")
+@option("--raw", is_flag=True, help=r"Take KEY as the path itself: \ is a plain character.")
+@option("--split", metavar="NAME", help="Only this split.")
 def command(pack: Path, key: str, raw: bool, split: str | None) -> None:
     r"""Write one sample's stored picture to standard output.
 
-    KEY is its original path as `packer ls` writes it, with \t, \n, \r, \\ and \xHH. Where no sample
-    has that name, KEY is taken as it is. A raw picture is written as an .npy file.
+    KEY is its original path as `packer ls` writes it, with \t, \n, \r, \\ and \xHH. If no sample
+    has that path, KEY is taken as the path itself. A raw picture is written as an .npy file.
     """
     from packer.codecs import load_codec
     from packer.pack.manifest import read_manifest
@@ -48,7 +49,7 @@ def command(pack: Path, key: str, raw: bool, split: str | None) -> None:
 def _find(
     pack: Path, manifest: Manifest, key: bytes, raw: bool, split: str | None
 ) -> tuple[Pack, int]:
-    """The split and the number of the sample that a key names."""
+    """Return the split and the number of a key's sample."""
     from packer.escape import unescape_path
     from packer.pack.columns import read_path
     from packer.pack.opened import Pack
@@ -57,7 +58,7 @@ def _find(
     written = None if raw else unescape_path(key)
     places: dict[bytes, list[tuple[Pack, int]]] = {key: []}
     if written is not None:
-        places = {written: [], key: []}  # as `packer ls` writes it comes first
+        places = {written: [], key: []}  # the form of `packer ls` goes first
     paths = []
     for name in manifest.splits if split is None else [split]:
         opened = Pack(pack, name)
@@ -69,7 +70,7 @@ def _find(
     found = next(filter(None, places.values()), [])
     if len(found) > 1:
         names = ", ".join(opened.split for opened, _ in found)
-        raise UsageError(f"{pack}: has {len(found)} samples of that name, in {names}", "--split")
+        raise UsageError(f"{pack}: has {len(found)} samples with this name, in {names}", "--split")
     if not found:
         raise UsageError(f"{pack}: has no sample {display_path(key)!r}", _hint(key, paths))
     return found[0]

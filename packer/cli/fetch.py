@@ -8,24 +8,27 @@ from typing import Any
 
 import click
 
-from packer.cli._options import path_variable, reporting_options
+from packer.cli._environment import path_variable
+from packer.cli._options import option, reporting_options
 from packer.cli._reporter import make_reporter
 
 
 @click.command()
 @click.argument("recipe")
-@click.option(
+@option(
     "-o",
     "--out",
     metavar="FOLDER",
     type=click.Path(path_type=Path),
-    help="Where the files go [$PACKER_DATA/RECIPE, else the working directory].",
+    is_path=True,
+    help="Folder of the files.",
+    show_default="$PACKER_DATA/RECIPE, else the working directory",
 )
 @reporting_options
 def command(recipe: str, out: Path | None, as_json: bool, **shown: Any) -> None:
     """Download a recipe's archives, with resume, retries and checksums.
 
-    Prints the path of what was fetched, for packer convert's --src.
+    Prints the path of the archive or folder, for --src of packer convert.
     """
     import json
 

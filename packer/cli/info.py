@@ -11,35 +11,35 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from packer.cli._options import json_option, option
+from packer.wording import count
+
 if TYPE_CHECKING:
     from packer.pack.manifest import Manifest
 
 
 @click.command()
 @click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--shuffle", is_flag=True, help="Measure how well reading it in random order mixes.")
-@click.option("--split", help="With --shuffle: the split; the first one if not given.")
-@click.option(
+@json_option
+@option("--shuffle", is_flag=True, help="Measure how well each shuffle mode mixes the pack.")
+@option("--split", metavar="NAME", help="With --shuffle: the split.", show_default="the first one")
+@option(
     "--batch-size",
     type=click.IntRange(2),
     default=128,
-    show_default=True,
     help="With --shuffle: samples in a mini-batch.",
 )
-@click.option(
+@option(
     "--window",
     type=click.IntRange(1),
     default=16,
-    show_default=True,
-    help="With --shuffle: on-disk batches that are shuffled together.",
+    help="With --shuffle: on-disk batches shuffled together.",
 )
-@click.option(
+@option(
     "--epochs",
     type=click.IntRange(2),
     default=3,
-    show_default=True,
-    help="With --shuffle: epochs to look at.",
+    help="With --shuffle: epochs to measure.",
 )
 @click.pass_context
 def command(
@@ -52,7 +52,7 @@ def command(
     window: int,
     epochs: int,
 ) -> None:
-    """Say what is in a pack, or how well it shuffles."""
+    """Describe a pack, or measure how well it shuffles."""
     from packer.escape import BACKSLASH, escape
     from packer.pack.manifest import read_manifest
 
@@ -72,7 +72,7 @@ def command(
 
 
 def _refuse_alone(ctx: click.Context, names: Sequence[str]) -> None:
-    """Options that only mean something with --shuffle must not be ignored without it."""
+    """Raise an error for flags that need --shuffle, instead of ignoring them."""
     for name in names:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --shuffle", ctx)
@@ -81,20 +81,23 @@ def _refuse_alone(ctx: click.Context, names: Sequence[str]) -> None:
 def _lines(manifest: Manifest) -> list[tuple[str, Any]]:
     lines: list[tuple[str, Any]] = [
         ("name", manifest.name),
-        ("format", f"{manifest.format}, {manifest.batch_size} samples a batch"),
+        ("format", f"{manifest.format}, {count(manifest.batch_size, 'sample')} a batch"),
         ("images", _describe_images(manifest)),
         ("classes", len(manifest.classes)),
     ]
     for name, split in manifest.splits.items():
         size = sum(shard.size for shard in split.shards)
         mean = f", {size / split.samples / 1000:.1f} kB a sample" if split.samples else ""
-        shards = f"{len(split.shards)} shards of {split.batches} batches"
-        lines.append((name, f"{split.samples} samples, {shards}, {size / 1e6:,.1f} MB{mean}"))
+        shards = f"{count(len(split.shards), 'shard')} of {count(split.batches, 'batch')}"
+        lines.append(
+            (name, f"{count(split.samples, 'sample')}, {shards}, {size / 1e6:,.1f} MB{mean}")
+        )
     counts = manifest.counts
     skipped = f"{counts['packed']} of {counts['planned']}, {counts['skipped']} skipped"
     lines.append(("packed", skipped))
     if whole := counts.get("excerpt_of"):
-        lines.append(("excerpt of", f"{whole['samples']} samples, {whole['shards']} shards"))
+        samples, shards = count(whole["samples"], "sample"), count(whole["shards"], "shard")
+        lines.append(("excerpt of", f"{samples}, {shards}"))
     for title in ("ignored", "notes"):
         if counts.get(title):
             found = ", ".join(f"{number} {name}" for name, number in counts[title].items())

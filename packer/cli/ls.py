@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from packer.cli._options import Name
+from packer.cli._options import Name, option
 from packer.notes import NOTES
 
 _COLUMNS = ("key", "split", "label", "class", "width", "height", "bytes")
@@ -14,22 +14,27 @@ _COLUMNS = ("key", "split", "label", "class", "width", "height", "bytes")
 
 @click.command("ls")
 @click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--split", metavar="NAME", help="Only this split.")
-@click.option("-0", "--null", is_flag=True, help="Keys alone, as they are, each with a zero byte.")
-@click.option(
+@option("--split", metavar="NAME", help="Only this split.")
+@option(
+    "-0",
+    "--null",
+    is_flag=True,
+    help="Print the keys alone, unescaped, each with a zero byte at its end.",
+)
+@option(
     "--note",
     "notes",
     type=Name(NOTES),
     multiple=True,
-    help="Only pictures with this note, as packer info counts them; can be given several times.",
+    help="Only pictures with this note, as counted by packer info; repeatable.",
 )
 def command(pack: Path, split: str | None, null: bool, notes: tuple[str, ...]) -> None:
     r"""List a pack's samples as tab-separated lines, in the order of the pack.
 
     Columns: key, split, label, class, width, height, bytes. In names, tab, newline, carriage return
-    and backslash are written as \t, \n, \r and \\; other control characters, bytes that are no
-    UTF-8, and a "-" at the beginning of a key as \xHH, one a byte. packer cat takes keys as they
-    are written here.
+    and backslash are written as \t, \n, \r and \\; other control characters, bytes that are not
+    UTF-8, and a "-" at the beginning of a key as \xHH for each byte. packer cat takes keys in this
+    form.
 
     With --null, for programs: packer ls -0 PACK | xargs -0 -n1 packer cat --raw PACK --
     """

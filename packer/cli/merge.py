@@ -21,13 +21,14 @@ from packer.errors import MissingShards
 @option(
     "--max-skipped",
     type=click.IntRange(min=0),
-    help="Stop (exit 3) if more samples were skipped in all [1 %, at least 10].",
+    help="Stop (exit 3) if all parts together skipped more samples.",
+    show_default="1 %, at least 10",
 )
 @reporting_options
 def command(pack: Path, max_skipped: int | None, **shown: Any) -> None:
-    """Join the parts that `packer convert --part K/N` made into a pack.
+    """Merge the parts made by `packer convert --part K/N` into a pack.
 
-    Reads neither the source nor the shards. Names what is missing, and which parts to run again.
+    Reads neither the source nor the shards. Names missing shards, and the parts to run again.
     Prints the pack's path.
     """
     from packer.merge import merge_pack, ranges

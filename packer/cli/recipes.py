@@ -8,14 +8,16 @@ import sys
 
 import click
 
+from packer.cli._options import json_option
+
 
 @click.group()
 def command() -> None:
-    """List the data sets that packer knows, or show what it knows of one."""
+    """List recipes (descriptions of data sets), or show one."""
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def list_recipes(as_json: bool) -> None:
     """List the recipes that come with packer."""
     from packer import recipe
@@ -39,5 +41,5 @@ def show(name: str) -> None:
     from packer import recipe
 
     known = dataclasses.asdict(recipe.load(name))
-    told = {key: value for key, value in known.items() if value not in ("", None, (), {})}
-    yaml.safe_dump(json.loads(json.dumps(told)), sys.stdout, sort_keys=False, allow_unicode=True)
+    shown = {key: value for key, value in known.items() if value not in ("", None, (), {})}
+    yaml.safe_dump(json.loads(json.dumps(shown)), sys.stdout, sort_keys=False, allow_unicode=True)

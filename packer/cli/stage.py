@@ -11,35 +11,37 @@ import click
 
 from packer.cli._options import option, reporting_options
 from packer.cli._reporter import make_reporter
+from packer.wording import count
 
 
 @click.command(epilog="Example: pack=$(packer stage /nfs/caltech256-256-jpeg-tar /dev/shm)")
 @click.argument("pack", type=click.Path(path_type=Path))
 @click.argument("dest", type=click.Path(path_type=Path))
-# These two have no variable in the environment: PACKER_SPLIT is that of `packer convert`.
-@click.option(
+@option(
     "--split",
     "splits",
     metavar="NAME[,NAME]",
     default="",
-    help="Only these splits [all].",
+    help="Only these splits.",
+    show_default="all",
 )
-@click.option(
+@option(
     "--fraction",
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
-    show_default=True,
-    help="Of each split: its first shards that make up this fraction of its bytes.",
+    help="Copy only the first shards of each split, up to this fraction of its bytes.",
 )
-@option("-j", "--jobs", type=click.IntRange(min=1), help="Files copied at a time [4].")
+@option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Files copied at a time.", show_default="4"
+)
 @reporting_options
 def command(
     pack: Path, dest: Path, splits: str, fraction: float, jobs: int | None, **shown: Any
 ) -> None:
-    """Copy a pack to a local disk or to /dev/shm, once a node, and print where it is.
+    """Copy a pack to a local disk or to /dev/shm, once a node, and print the path of the copy.
 
-    Any number of processes may ask at the same time: one copies, the others wait. What is there is
-    not copied again.
+    Any number of processes may call it at the same time: one copies, the others wait. Complete
+    files are not copied again.
     """
     from packer.stage import StageOptions, stage_pack
 
@@ -54,8 +56,8 @@ def command(
         staged = stage_pack(pack, dest, options, reporter=reporter)
     finally:
         reporter.close()
-    part = f"{staged.samples} samples in {staged.shards} shards, {staged.size / 1e6:,.1f} MB"
-    reporter.note(f"staged: {part}")
+    part = f"{count(staged.samples, 'sample')} in {count(staged.shards, 'shard')}"
+    reporter.note(f"staged: {part}, {staged.size / 1e6:,.1f} MB")
     if shown["as_json"]:
         value = {
             "schema": "packer.stage/1",

@@ -15,6 +15,7 @@ from packer.cli._options import option, reporting_options
 from packer.cli._reporter import make_reporter
 from packer.cli._sample import draw_once
 from packer.errors import DamageError, PackerError
+from packer.wording import count
 
 if TYPE_CHECKING:
     from packer.verify import VerifyOptions, VerifyResult
@@ -27,41 +28,44 @@ _SHOWN_EACH = 5
 
 @click.command()
 @click.argument("pack", type=click.Path(path_type=Path))
-@click.option("--decode", is_flag=True, help="Decode every picture.")
-@click.option(
+@option("--decode", is_flag=True, help="Decode every picture.")
+@option(
     "--against",
     metavar="SOURCE",
+    is_path=True,
     help="Convert SOURCE again in memory, and compare by path. SOURCE as for packer convert.",
 )
-@click.option("--src", metavar="PATH", help="With --against: as for packer convert.")
-@click.option("--null", is_flag=True, help="With --against: as for packer convert.")
-@click.option(
+@option("--src", metavar="PATH", is_path=True, help="With --against: as for packer convert.")
+@option("--null", is_flag=True, help="With --against: as for packer convert.")
+@option(
     "--sample",
     metavar="SHARE",
-    help="Read some batches instead of whole shards: 5% of them, drawn anew each time; or K/N,"
-    " those whose number mod N is K, so that N runs read all.",
+    help="Read a sample of the batches instead of whole shards: 5%, drawn at random; or K/N,"
+    " the batches i with i mod N = K, so that N runs read all.",
 )
-@click.option(
+@option(
     "--max-minutes",
     type=click.FloatRange(0, min_open=True),
-    help="Begin nothing new after that time; shards come in random order.",
+    help="Start no further shard after this time; shards are read in random order.",
 )
-@click.option(
+@option(
     "--repair",
     is_flag=True,
-    help="Move damaged files aside (NAME.old-…) and make them again: with --against from SOURCE,"
-    " without it what needs no source.",
+    help="Move damaged files aside (NAME.old-…) and restore them: with --against from SOURCE,"
+    " without it the files that need no source.",
 )
-@option("-j", "--jobs", type=click.IntRange(min=1), help="Worker processes [all cores].")
+@option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Worker processes.", show_default="all cores"
+)
 @reporting_options
 def command(
     pack: Path, against: str | None, src: str | None, null: bool, sample: str | None, **given: Any
 ) -> None:
     """Open a pack as a reader does, and compare all its files with its manifest.
 
-    Exit code 0 if all that was verified is right, be it a sample or what there was time for; 4 if
-    something differs; each line says what and where. With --against: 4 if a picture, class or split
-    differs, 1 if only files are missing in the pack or in SOURCE, or classes are.
+    Exit code 0 if all verified files are right (all, a sample, or as many as there was time for);
+    4 if one differs; each line names a file and the difference. With --against: 4 if a picture,
+    class or split differs; 1 if only files or classes are missing in the pack or in SOURCE.
     """
     from packer.cli._source import open_source
     from packer.verify import VerifyOptions, verify_pack
@@ -105,7 +109,7 @@ def _is_repaired(result: VerifyResult) -> bool:
 
 
 def _damage(pack: Path, result: VerifyResult) -> DamageError:
-    places = "1 place" if len(result.damage) == 1 else f"{len(result.damage)} places"
+    places = count(len(result.damage), "place")
     if result.repair is None:
         return DamageError(f"{pack}: damaged in {places}", f"of each file: {_repair(pack)}")
     missing = ", ".join(result.repair.missing[:_SHOWN_EACH])
@@ -118,16 +122,17 @@ def _damage(pack: Path, result: VerifyResult) -> DamageError:
 
 
 def _summary(result: VerifyResult, options: VerifyOptions) -> str:
-    """The last line where nothing is wrong (any more)."""
-    decoded = f", {result.decoded} samples read" if result.decoded else ""
+    """Return the last line if nothing is wrong, or everything is repaired."""
+    decoded = f", {count(result.decoded, 'sample')} read" if result.decoded else ""
     if result.repair is not None:
         return f"repaired: {', '.join(result.repair.restored) or 'by another run'}"
     if options.sample is None and options.minutes is None:
-        return f"ok: {result.shards} shards, {result.samples} samples{decoded}"
+        shards, samples = count(result.shards, "shard"), count(result.samples, "sample")
+        return f"ok: {shards}, {samples}{decoded}"
     head = "stopped, ok so far" if result.is_stopped else "ok"
     return (
-        f"{head}: {result.compared} of {result.files} files compared,"
-        f" {result.decoded} of {result.samples} samples read"
+        f"{head}: {result.compared} of {count(result.files, 'file')} compared,"
+        f" {result.decoded} of {count(result.samples, 'sample')} read"
     )
 
 
@@ -174,7 +179,7 @@ def _rest(pack: Path) -> str:
 
 
 def _refuse(pack: Path, source: str, found: SourceDifferences, *, listed: bool) -> None:
-    """End with what differs between a pack and its source."""
+    """Raise an error that counts the differences between a pack and its source."""
     kinds = {
         "missing in the pack": found.missing,
         "extra": found.extra,
@@ -194,11 +199,11 @@ def _refuse(pack: Path, source: str, found: SourceDifferences, *, listed: bool) 
     )
     if found.new_classes or found.old_classes:
         counts += (
-            f"; {len(found.new_classes)} classes new, {len(found.old_classes)} gone: the numbers of"
-            f" {found.renumbered} labels would be others"
+            f"; {count(len(found.new_classes), 'class')} new, {len(found.old_classes)} gone:"
+            f" {count(found.renumbered, 'label')} would have another number"
         )
     kind = DamageError if found.content else PackerError
     raise kind(
-        f"{pack}: is not what {source} gives today: {counts}",
+        f"{pack}: differs from what {source} gives today: {counts}",
         "convert again into another --out, or with --force, if the source is right",
     )

@@ -19,6 +19,7 @@ from packer.pack.columns import ShardRecord, index_name, stored_fields
 from packer.pack.index import IndexFile
 from packer.pack.manifest import Manifest
 from packer.types import ABSENT, NO_LABEL, Array, Field
+from packer.wording import count
 
 #: Batches whose samples are looked at in one go: of 128 samples, they take 30 MB meanwhile.
 _BLOCK = 4096
@@ -170,7 +171,7 @@ def _check_values(
     wrong = (labels < NO_LABEL) | (labels >= (np.inf if classes is None else classes))
     if wrong.any():
         label = labels[int(wrong.argmax())]
-        raise _invalid(index, f"label {label} is none of {classes} classes")
+        raise _invalid(index, f"label {label} is none of {count(classes or 0, 'class')}")
     for first in range(0, len(ends) - 1, _BLOCK):
         batches = slice(first, first + _BLOCK)
         samples = slice(int(ends[first]), int(ends[min(first + _BLOCK, len(ends) - 1)]))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from packer.errors import TooManySkipped
 from packer.types import Skip, display_path
+from packer.wording import count
 
 
 def allowed_skips(planned: int, max_skipped: int | None) -> int:
@@ -33,6 +34,7 @@ def too_many(skips: Sequence[Skip], planned: int, allowed: int) -> TooManySkippe
     if len(skips) == planned:
         return TooManySkipped(f"not one picture can be stored ({shown}; {example})")
     return TooManySkipped(
-        f"{len(skips)} of {planned} pictures skipped, {allowed} allowed ({shown}; {example})",
+        f"{len(skips)} of {count(planned, 'picture')} skipped, {allowed} allowed"
+        f" ({shown}; {example})",
         "raise --max-skipped and run the same command again to go on",
     )

@@ -1,1 +1,1 @@
-"""What a user can ask of a conversion: options, their texts, config files."""
+"""Options of a conversion: their table, kinds and texts; config files."""

@@ -1,43 +1,76 @@
-"""What a user can ask of a conversion. Frozen, checked where they are made, free of any work."""
+"""Options of a conversion: frozen, and checked when they are made.
 
+`ConvertOptions` is the one table of all options. The command line, config files and recipes, the
+environment, the checks and docs/options.md are made from its fields' metadata.
+"""
+
+# ruff: noqa: RUF009 - `option` returns a dataclass field
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal, get_args
 
-from packer.errors import ConfigError, suggestion
-from packer.registry import is_offered, load, names
+from packer.errors import ConfigError
+from packer.registry import load
+from packer.settings.kinds import Bytes, Choice, Flag, Named, Names, Part, Size, Text, Whole
 from packer.settings.parsing import parse_colour, parse_size, parse_split
+from packer.settings.table import PACK, PICTURES, RUN, Option, option, rows_of
 
-RESIZE_MODES = ("short", "long", "exact", "crop", "pad")
+ResizeMode = Literal["short", "long", "exact", "crop", "pad"]
 #: Pillow's filters that make sense when shrinking, by Pillow's names.
-FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
-SUBSAMPLINGS = ("4:4:4", "4:2:2", "4:2:0")
-ORDERS = ("shuffled", "sorted")
-ON_ERROR = ("skip", "fail")
+Filter = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
+Subsampling = Literal["4:4:4", "4:2:2", "4:2:0"]
+Order = Literal["shuffled", "sorted"]
+OnError = Literal["skip", "fail"]
+
+RESIZE_MODES: tuple[str, ...] = get_args(ResizeMode)
+FILTERS: tuple[str, ...] = get_args(Filter)
+SUBSAMPLINGS: tuple[str, ...] = get_args(Subsampling)
+ORDERS: tuple[str, ...] = get_args(Order)
+ON_ERROR: tuple[str, ...] = get_args(OnError)
+
+
+def _without_resize(options: ConvertOptions) -> str:
+    return "" if options.resize is not None else "without resize"
+
+
+def _exact_decode(options: ConvertOptions) -> str:
+    # The filter nearest never decodes at a reduced scale: the pixels would differ.
+    nearest = "with filter nearest" if options.filter == "nearest" else ""
+    return _without_resize(options) or nearest
+
+
+def _codec_alone(name: str) -> Callable[[ConvertOptions], str]:
+    def reason(options: ConvertOptions) -> str:
+        used = load("codecs", options.codec).OPTIONS
+        return "" if name in used else f"with codec {options.codec}"
+
+    return reason
+
+
+def _jobs(options: ConvertOptions) -> str:
+    alone = options.backend == "sequential" and options.jobs != 1
+    return "with backend sequential, which is one process" if alone else ""
+
+
+def _check_split(text: str) -> None:
+    if text != "none":
+        parse_split(text)
 
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """How one picture becomes the stored one.
+    """How one picture becomes the stored one: the part of `ConvertOptions` that codecs use.
 
     Attributes:
-        size: (width, height) in pixels, or None to keep the size. Modes short and long use
-            one number: both entries are equal.
+        size: (width, height) in pixels, or None to keep the size. In the modes short and long both
+            numbers are equal.
         mode: short: the shorter side becomes `size`; long: the longer side; exact: both sides,
             whatever the shape; crop: covers `size`, then the centre is cut; pad: fits inside
             `size`, the rest is filled with `background`.
-        filter: Resampling filter by Pillow's name; always antialiased.
-        upscale: Enlarge pictures that are smaller than `size`.
-        codec: jpeg, png, webp, raw.
-        quality: 1..100, for jpeg and webp (webp 100 = lossless).
-        subsampling: Chroma subsampling of jpeg.
-        reencode: Encode anew even a picture that needs no change.
-        exact_decode: Never decode at a reduced DCT scale.
-        background: RGB under transparent pixels and around padded pictures.
-        keep_damaged: Store JPEGs whose pixel data are damaged or cut, as far as they decode.
+        background: (red, green, blue), each 0 to 255.
     """
 
     size: tuple[int, int] | None = None
@@ -62,89 +95,103 @@ class ImageOptions:
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """Everything `packer convert` can be told about the work; the command's options by name.
+    """Options of `packer convert`, by name; invalid ones raise a ConfigError.
 
-    Attributes:
-        resize: "256", "224x320" (width x height) or None to keep each picture's size.
-        resize_mode: See `ImageOptions.mode`.
-        filter: See `ImageOptions.filter`.
-        upscale: See `ImageOptions.upscale`.
-        codec: See `ImageOptions.codec`.
-        quality: See `ImageOptions.quality`.
-        subsampling: See `ImageOptions.subsampling`.
-        reencode: See `ImageOptions.reencode`.
-        exact_decode: See `ImageOptions.exact_decode`.
-        background: "white", "black" or "#rrggbb".
-        keep_damaged: See `ImageOptions.keep_damaged`.
-        format: tar, lmdb, hdf5.
-        batch_size: Samples in one on-disk batch.
-        shard_size: Bytes that a shard should come near.
-        order: shuffled (seeded) or sorted by path.
-        seed: Of the shuffled order.
-        split: "train=0.8,val=0.2", "none", or None for the source's or recipe's own.
-        split_seed: Of the split.
-        exclude_classes: Class folders to leave out, as if they were not there.
-        jobs: Worker processes; None = the cores this process may use. With dask: most shards that
-            are made at once; None = as many as the cluster has threads.
-        backend: loky (processes), threading, sequential; dask: the machines of a cluster.
-        scheduler: With dask: address of its scheduler, or the file that it wrote.
-        part: (K, N): make only the shards i with i mod N = K.
-        merge_when_complete: With `part`: join the parts if this was the last one.
-        on_error: skip: write the picture to the ledger; fail: stop at the first one.
-        max_skipped: How many samples may be skipped; None = max(1 % of the planned, 10).
+    `resize` also takes a number (256) or a pair (224, 320), and keeps it as text ("224x320").
     """
 
-    resize: str | None = None
-    resize_mode: str = "short"
-    filter: str = "bicubic"
-    upscale: bool = True
-    codec: str = "jpeg"
-    quality: int = 90
-    subsampling: str = "4:2:0"
-    reencode: bool = False
-    exact_decode: bool = False
-    background: str = "white"
-    keep_damaged: bool = False
-    format: str = "tar"
-    batch_size: int = 128
-    shard_size: int = 256_000_000
-    order: str = "shuffled"
-    seed: int = 0
-    split: str | None = None
-    split_seed: int = 0
-    exclude_classes: tuple[str, ...] = ()
-    jobs: int | None = None
-    backend: str = "loky"
-    scheduler: str | None = None
-    part: tuple[int, int] | None = None
-    merge_when_complete: bool = False
-    on_error: str = "skip"
-    max_skipped: int | None = None
+    # fmt: off
+    resize: str | int | tuple[int, int] | None = option(
+        None, PICTURES, Size(), "Size in pixels: 256, or WIDTHxHEIGHT.",
+        shown="sizes stay", in_writer=True)
+    resize_mode: ResizeMode = option(
+        "short", PICTURES, Choice(lambda: RESIZE_MODES),
+        "What gets the SIZE of --resize: the shorter side, the longer side, or both sides (exact:"
+        " stretch; crop: cut the centre; pad: fill with --background).",
+        in_writer=True, idle=_without_resize)
+    filter: Filter = option(
+        "bicubic", PICTURES, Choice(lambda: FILTERS), "Resampling filter of --resize.",
+        in_writer=True, idle=_without_resize)
+    upscale: bool = option(
+        True, PICTURES, Flag(), "Enlarge pictures smaller than --resize.",
+        in_writer=True, idle=_without_resize)
+    codec: str = option(
+        "jpeg", PICTURES, Named("codecs"), "Codec of the stored pictures.",
+        in_writer=True)
+    quality: int = option(
+        90, PICTURES, Whole(1, 100), "Quality (jpeg, webp); webp 100 is lossless.",
+        in_writer=True, idle=_codec_alone("quality"))
+    subsampling: Subsampling = option(
+        "4:2:0", PICTURES, Choice(lambda: SUBSAMPLINGS), "Chroma subsampling (jpeg).",
+        in_writer=True, idle=_codec_alone("subsampling"))
+    reencode: bool = option(
+        False, PICTURES, Flag(), "Encode again even pictures that need no change.",
+        in_writer=True, idle=_codec_alone("reencode"))
+    exact_decode: bool = option(
+        False, PICTURES, Flag(), "Never decode at a reduced scale before --resize.",
+        in_writer=True, idle=_exact_decode)
+    background: str = option(
+        "white", PICTURES, Text("COLOUR", parse_colour),
+        "Colour under transparent pixels and around padded pictures: white, black, #rrggbb.",
+        in_writer=True)
+    keep_damaged: bool = option(
+        False, PICTURES, Flag(), "Store damaged or truncated JPEGs too, noted as damaged.")
+    format: str = option(
+        "tar", PACK, Named("formats"), "Shard file format.", in_writer=True)
+    batch_size: int = option(
+        128, PACK, Whole(1, 1_000_000), "Samples in an on-disk batch.", in_writer=True)
+    shard_size: int = option(
+        256_000_000, PACK, Bytes(), "Target shard size, with a unit: 256MB, 1GiB.",
+        shown="256MB", in_writer=True)
+    order: Order = option(
+        "shuffled", PACK, Choice(lambda: ORDERS),
+        "Order of samples in the pack; sorted: the order of torchvision's ImageFolder.")
+    seed: int = option(
+        0, PACK, Whole(), "Seed of --order shuffled.",
+        idle=lambda options: "with order sorted" if options.order == "sorted" else "")
+    split: str | None = option(
+        None, PACK, Text("SPEC", _check_split),
+        "Split by a hash of the path; parts sum to 1: train=0.8,val=0.2; or none.",
+        shown="the source's own split")
+    split_seed: int = option(
+        0, PACK, Whole(), "Seed of --split.",
+        idle=lambda options: "without a split" if options.split in (None, "none") else "")
+    exclude_classes: tuple[str, ...] = option(
+        (), PACK, Names(), "Leave out a class folder; repeatable.",
+        word="exclude-class", shown="none")
+    jobs: int | None = option(
+        None, RUN, Whole(1, 4096), "Worker processes; with --backend dask: shards made at once.",
+        short="j", shown="all cores", idle=_jobs)
+    backend: str = option("loky", RUN, Named("backends"), "Worker backend.")
+    scheduler: str | None = option(
+        None, RUN, Text("tcp://HOST:PORT|FILE"),
+        "Address of the scheduler of --backend dask, or the file that it wrote.",
+        # A server at that address can run code here: the author of a recipe must not choose it.
+        in_recipe=False,
+        idle=lambda options: "without backend dask" if options.backend != "dask" else "")
+    part: tuple[int, int] | None = option(
+        None, RUN, Part(), "Make only the shards i with i mod N = K.", shown="all shards")
+    merge_when_complete: bool = option(
+        False, RUN, Flag(), "Merge the parts when the last one is complete.",
+        idle=lambda options: "without a part" if options.part is None else "")
+    on_error: OnError = option(
+        "skip", RUN, Choice(lambda: ON_ERROR), "Action for a picture that cannot be stored.")
+    max_skipped: int | None = option(
+        None, RUN, Whole(0), "Stop (exit 3) if more pictures are skipped.",
+        shown="1 %, at least 10",
+        idle=lambda options: "with on-error fail" if options.on_error == "fail" else "")
+    # fmt: on
 
     def __post_init__(self) -> None:
-        _check_choice("resize mode", self.resize_mode, RESIZE_MODES)
-        _check_choice("filter", self.filter, FILTERS)
-        _check_offered("codec", self.codec)
-        _check_choice("subsampling", self.subsampling, SUBSAMPLINGS)
-        _check_offered("format", self.format)
-        _check_choice("order", self.order, ORDERS)
-        _check_choice("on-error", self.on_error, ON_ERROR)
-        _check_offered("backend", self.backend)
-        _check_range("quality", self.quality, 1, 100)
-        _check_range("batch size", self.batch_size, 1, 1_000_000)
-        _check_range("shard size", self.shard_size, 1, None)
-        _check_range("jobs", self.jobs, 1, 4096)
-        _check_range("max skipped", self.max_skipped, 0, None)
-        if self.part is not None and not 0 <= self.part[0] < self.part[1]:
-            raise ConfigError(f"invalid part {self.part[0]}/{self.part[1]}", "K/N with 0 <= K < N")
-        if self.split not in (None, "none"):
-            parse_split(self.split or "")
+        for name, row in OPTIONS.items():
+            object.__setattr__(self, name, row.check(getattr(self, name)))
+        parse_size(self.resize, self.resize_mode)
 
     def require_one_size(self) -> None:
-        """Check that pictures of whatever size become pictures of one size, if the codec needs it.
+        """Check that the stored pictures have one size, if the codec needs it.
 
         Raises:
-            ConfigError: They do not.
+            ConfigError: They may have several.
         """
         if load("codecs", self.codec).ONE_SIZE and not self.image.one_size:
             raise ConfigError(
@@ -154,116 +201,50 @@ class ConvertOptions:
 
     @property
     def image(self) -> ImageOptions:
-        """The part that concerns one picture."""
-        return ImageOptions(
-            size=parse_size(self.resize, self.resize_mode),
-            mode=self.resize_mode,
-            filter=self.filter,
-            upscale=self.upscale,
-            codec=self.codec,
-            quality=self.quality,
-            subsampling=self.subsampling,
-            reencode=self.reencode,
-            exact_decode=self.exact_decode,
-            background=parse_colour(self.background),
-            keep_damaged=self.keep_damaged,
-        )
+        """The options that concern a single picture."""
+        same = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(ImageOptions)
+            if field.name not in ("size", "mode", "background")
+        }
+        size = parse_size(self.resize, self.resize_mode)
+        background = parse_colour(self.background)
+        return ImageOptions(size=size, mode=self.resize_mode, background=background, **same)
 
     def affecting_bytes(self) -> dict[str, Any]:
-        """The options that decide what is in the pack, as JSON values, by name."""
+        """Return the options that decide what is in the pack, as JSON values, by name."""
         values = dataclasses.asdict(self)
         for name in RUN_OPTIONS:
             del values[name]
         values["exclude_classes"] = list(self.exclude_classes)
         if not self.keep_damaged:
-            del values["keep_damaged"]  # packs made before there was this option have no such name
+            del values["keep_damaged"]  # packs made before this option existed do not have it
         return values
 
 
-#: Options that may differ between the runs that make one pack.
-RUN_OPTIONS = (
-    "jobs",
-    "backend",
-    "scheduler",
-    "part",
-    "merge_when_complete",
-    "on_error",
-    "max_skipped",
+#: The table: options by their names.
+OPTIONS: Final[Mapping[str, Option]] = rows_of(ConvertOptions)
+#: Names of the options that may differ between the runs that make one pack.
+RUN_OPTIONS = tuple(name for name, row in OPTIONS.items() if not row.affects_bytes)
+ConvertOptions.__doc__ = f"{ConvertOptions.__doc__}\n    Attributes:\n" + "".join(
+    f"        {name}: {row.help}\n" for name, row in OPTIONS.items()
 )
 
 
 def without_effect(options: ConvertOptions) -> dict[str, str]:
-    """The options that change nothing beside the others, whatever their value.
+    """Return the options that have no effect beside the others, whatever their value.
 
     Returns:
-        Why, by the option's name: {"quality": "with codec png"}.
+        The reason by the option's name: {"quality": "with codec png"}.
     """
-    reasons = {name: why(options) for name, why in _WITHOUT_EFFECT.items()}
+    reasons = {name: row.idle(options) for name, row in OPTIONS.items() if row.idle}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
 def warnings_of(options: ConvertOptions) -> list[str]:
-    """A line an option that was set to another value than its default and changes nothing."""
-    usual = ConvertOptions()
+    """Return a line for each option that differs from its default and has no effect."""
     return [
         f"{name.replace('_', ' ')} {value} has no effect {reason}"
         for name, reason in without_effect(options).items()
-        if (value := getattr(options, name)) != getattr(usual, name)
+        if (value := getattr(options, name)) != OPTIONS[name].default
     ]
-
-
-def _resize_alone(options: ConvertOptions) -> str:
-    return "" if options.resize is not None else "without resize"
-
-
-def _exact_decode(options: ConvertOptions) -> str:
-    # The filter nearest never decodes at a reduced scale: it would not get the same pixels.
-    return _resize_alone(options) or ("with filter nearest" if options.filter == "nearest" else "")
-
-
-def _codec_alone(name: str) -> Callable[[ConvertOptions], str]:
-    def reason(options: ConvertOptions) -> str:
-        used = load("codecs", options.codec).OPTIONS
-        return "" if name in used else f"with codec {options.codec}"
-
-    return reason
-
-
-def _jobs(options: ConvertOptions) -> str:
-    alone = options.backend == "sequential" and options.jobs != 1
-    return "with backend sequential, which is one process" if alone else ""
-
-
-#: Option → why it has no effect, "" where it has one. An option that is not here always has one, or
-#: it depends on the pictures (`background`: is any of them transparent?).
-_WITHOUT_EFFECT: Mapping[str, Callable[[ConvertOptions], str]] = {
-    "resize_mode": _resize_alone,
-    "filter": _resize_alone,
-    "upscale": _resize_alone,
-    "exact_decode": _exact_decode,
-    "quality": _codec_alone("quality"),
-    "subsampling": _codec_alone("subsampling"),
-    "reencode": _codec_alone("reencode"),
-    "seed": lambda options: "with order sorted" if options.order == "sorted" else "",
-    "split_seed": lambda options: "without a split" if options.split in (None, "none") else "",
-    "jobs": _jobs,
-    "scheduler": lambda options: "" if options.backend == "dask" else "without backend dask",
-    "merge_when_complete": lambda options: "" if options.part else "without a part",
-    "max_skipped": lambda options: "with on-error fail" if options.on_error == "fail" else "",
-}
-
-
-def _check_choice(what: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigError(f"unknown {what} {value!r}", suggestion(value, choices))
-
-
-def _check_offered(kind: str, value: str) -> None:
-    if not is_offered(f"{kind}s", value):
-        raise ConfigError(f"unknown {kind} {value!r}", suggestion(value, names(f"{kind}s")))
-
-
-def _check_range(what: str, value: int | None, low: int, high: int | None) -> None:
-    if value is not None and (value < low or (high is not None and value > high)):
-        limits = f"{low} to {high}" if high is not None else f"at least {low}"
-        raise ConfigError(f"{what} {value} is out of range", limits)

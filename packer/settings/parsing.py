@@ -1,4 +1,4 @@
-"""What a user writes → values: sizes, colours, splits, numbers of bytes. Pure."""
+"""Parses texts that users write: sizes, colours, splits, numbers of bytes. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ from fractions import Fraction
 
 from packer.errors import ConfigError
 
-#: Larger sides than this no JPEG can hold (16-bit sizes, ITU-T T.81 B.2.2).
+#: Largest side of a JPEG in pixels (16-bit sizes, ITU-T T.81 B.2.2).
 MAX_SIDE = 65_535
 SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
 
-#: Bytes. Nobody wants smaller shards than this: `256` was probably meant to be 256 MB.
+#: Smallest plausible shard in bytes: `256` without a unit probably means 256 MB.
 _SMALLEST_BARE = 1 << 20
 _BYTES = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
-#: Parts are numbered as tasks of a batch system are.
+#: K/N, numbered like the tasks of a batch system, from 0.
 _PART_OF = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _FORM = "NAME=PART,NAME=PART with parts that sum to 1"
 _EXAMPLE = "train=0.8,val=0.2"
-#: One part of a split, its name left out or not, also as people write it who know another form.
+#: One part of a split, with or without a name; also in the forms of other tools.
 _PART = re.compile(r"(?:([A-Za-z_]\w*)\s*[=:]\s*)?(\d+\.?\d*|\.\d+)", re.ASCII)
-#: Names of parts that were written without names, in order.
+#: Names for parts without names, in order.
 _PARTS = ("train", "val", "test")
-#: The sum of a split's parts may differ from 1 by this much, which rounding does.
+#: Largest rounding error of the sum of a split's parts, which must be 1.
 _ROUNDING = 1e-6
 
 
-def parse_size(text: str | None, mode: str) -> tuple[int, int] | None:
+def parse_size(value: object, mode: str) -> tuple[int, int] | None:
     """ "256" → (256, 256); "224x320" → (224, 320), width first; None → None.
 
     Raises:
-        ConfigError: No such size, or two numbers where the mode takes one.
+        ConfigError: The text is not a size, or has two numbers and the mode takes one.
     """
-    if text is None:
+    if value is None:
         return None
+    text = str(value)
     parts = text.lower().split("x")
     if len(parts) > 2 or not all(re.fullmatch("[0-9]{1,30}", part) for part in parts):
         raise ConfigError(f"size {text!r} is not a size", "a number of pixels, or WIDTHxHEIGHT")
@@ -55,7 +56,7 @@ def parse_colour(text: str) -> tuple[int, int, int]:
     """ "white", "black" or "#rrggbb" → (r, g, b).
 
     Raises:
-        ConfigError: No such colour.
+        ConfigError: The text is not a colour.
     """
     digits = {"white": "ffffff", "black": "000000"}.get(text, text.removeprefix("#"))
     try:
@@ -68,13 +69,13 @@ def parse_colour(text: str) -> tuple[int, int, int]:
 
 
 def parse_bytes(value: str | int) -> int:
-    """A number of bytes: "256MB" is 256,000,000; "1GiB" is 2^30; "4096" and 4096 are 4096.
+    """Parse a number of bytes: "256MB" is 256,000,000; "1GiB" is 2^30; "4096" and 4096 are 4096.
 
-    Units: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024), in any case, the
-    B may be left out.
+    Units: B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024), in any case;
+    the B is optional.
 
     Raises:
-        ConfigError: Not a number of bytes.
+        ConfigError: The value is not a number of bytes.
     """
     match = _BYTES.fullmatch(str(value).strip())
     if match is None or (match[3] and not match[2]) or isinstance(value, bool):
@@ -93,8 +94,8 @@ def parse_part(text: str) -> tuple[int, int] | None:
 
 
 def doubt_shard_size(value: str | int) -> str:
-    """A warning if a number of bytes is below 1 MiB and has no unit, as 256 in place of 256MB; else
-    "".
+    """Return a warning for a number of bytes below 1 MiB without a unit (256 instead of 256MB);
+    else "".
     """
     text = str(value).strip()
     if parse_bytes(value) >= _SMALLEST_BARE or not text[-1].isdigit():
@@ -109,8 +110,8 @@ def parse_split(text: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """ "train=0.8,val=0.2" → (("train", "val"), (0.8, 0.2)).
 
     Raises:
-        ConfigError: Not of this form, a name twice, or parts whose sum is not 1; the hint is a
-            split that is valid.
+        ConfigError: The text has another form, a name occurs twice, or the sum of the parts is not
+            1. The hint is a valid split.
     """
     pairs = [entry.partition("=") for entry in text.split(",")]
     names = tuple(name.strip() for name, _, _ in pairs)
@@ -128,7 +129,7 @@ def parse_split(text: str) -> tuple[tuple[str, ...], tuple[float, ...]]:
 
 
 def _number(text: str) -> float | None:
-    """A finite number, else None."""
+    """Parse a finite number; None if the text is not one."""
     try:
         number = float(text)
     except ValueError:
@@ -137,7 +138,7 @@ def _number(text: str) -> float | None:
 
 
 def _wrong_names(names: Sequence[str]) -> str:
-    """What is wrong with the names of a split's parts; "" if nothing is."""
+    """Return the error in the names of a split's parts; "" if there is none."""
     for name in names:
         if not SPLIT_NAME.fullmatch(name):
             return f"is invalid: the name {name!r} is not made of letters, digits and _"
@@ -145,21 +146,21 @@ def _wrong_names(names: Sequence[str]) -> str:
 
 
 def _split_hint(text: str) -> str:
-    """A split that is valid and near to what was written: parts in per cent, without names, with
-    other separators, or one part alone.
+    """Return a valid split close to an invalid one: with parts in per cent, without names, with
+    other separators, or with one part alone.
     """
     if text.strip().lower() == "none":
         return "did you mean none?"
     found = _PART.findall(text)
     names = [name or usual for (name, _), usual in zip(found, _PARTS, strict=False)]
     parts = [float(number) for _, number in found]
-    if len(found) == 1 and (0 < parts[0] < 1 or 5 <= parts[0] < 100):  # of 1, or of 100 per cent
+    if len(found) == 1 and (0 < parts[0] < 1 or 5 <= parts[0] < 100):  # a fraction, or per cent
         rest = (1 if parts[0] < 1 else 100) - parts[0]
         if names[0] == "train":
             names, parts = ["train", "val"], [parts[0], rest]
         else:
             names, parts = ["train", names[0]], [rest, parts[0]]
-    # Rounded for people; the last part is the rest, so that the sum is 1.
+    # Round for reading; the last part is the rest, so that the sum is 1.
     rounded = [round(part / (sum(parts) or 1), 4) for part in parts[:-1]]
     rounded.append(round(1 - sum(rounded), 4))
     if not 2 <= len(parts) == len(set(names)) or min(rounded) <= 0:

@@ -1,4 +1,4 @@
-"""YAML files that come with packer (recipes, configs) or that a user wrote, read strictly."""
+"""Reads YAML files strictly: recipes and configs, of packer or of a user."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ import yaml
 from packer.errors import SAME_DATA_SET, ConfigError, suggestion
 
 _SUFFIXES = (".yaml", ".yml")
-#: Of a file. Those that come with packer have 2 kB; PyYAML reads about 100 kB a second.
+#: Largest file in bytes: packer's own have 2 kB, and PyYAML reads about 100 kB a second.
 _MOST_BYTES = 1 << 18
 #: How long a command may take that writes a file to a pipe.
 _PIPE_SECONDS = 60
 
 
 def names(package: str) -> tuple[str, ...]:
-    """Names of the YAML files in a package, sorted."""
+    """Return the names of the YAML files in a package, sorted."""
     files = importlib.resources.files(package).iterdir()
     return tuple(sorted(f.name[:-5] for f in files if f.name.endswith(".yaml")))
 
 
 def is_file_name(name_or_path: str) -> bool:
-    """Whether this means a file of the user's own: a YAML suffix, or a folder in it."""
+    """Whether a text names a user's own file: it has a YAML suffix or a slash."""
     return name_or_path.endswith(_SUFFIXES) or "/" in name_or_path
 
 
 def load(name_or_path: str, package: str, what: str) -> tuple[str, dict[str, Any]]:
-    """Read one of a package's files by name, or a file of the user's own.
+    """Read a file of a package by name, or a user's own file by path.
 
     Args:
         name_or_path: "caltech256", or "./my.yaml".
         package: Where named files are: "packer.recipes", "packer.configs".
-        what: What the file is, for errors: "recipe", "config".
+        what: Kind of file, for errors: "recipe", "config".
 
     Returns:
-        Where it was read, for errors; its keys and values.
+        The place of the file, for errors; its keys and values.
 
     Raises:
-        ConfigError: No such name or file, no YAML, not keys with values, a key given twice.
+        ConfigError: The file does not exist, is not YAML, is not a mapping, or has a key twice.
     """
     if is_file_name(name_or_path):
         where = name_or_path
@@ -69,7 +69,7 @@ def load(name_or_path: str, package: str, what: str) -> tuple[str, dict[str, Any
     except RecursionError:
         raise ConfigError(f"{where}: not readable as YAML: nested too deeply") from None
     except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
-        # PyYAML converts what has the form of a date or the tag of a number without checking it.
+        # PyYAML converts texts like dates, and tagged numbers, without checking them.
         raise ConfigError(f"{where}: holds a value that its type does not have: {error}") from error
     if value is None:
         value = {}
@@ -79,7 +79,7 @@ def load(name_or_path: str, package: str, what: str) -> tuple[str, dict[str, Any
 
 
 def check_keys(where: str, value: Mapping[str, object], known: Iterable[str]) -> None:
-    """Raise a ConfigError that names the first key that is not known."""
+    """Raise a ConfigError that names the first unknown key."""
     known = list(known)
     for key in value:
         if key not in known:
@@ -87,17 +87,17 @@ def check_keys(where: str, value: Mapping[str, object], known: Iterable[str]) ->
 
 
 def dump_yaml(value: Mapping[str, Any]) -> str:
-    """YAML text of plain values: keys in the given order, a list item or key a line."""
+    """Return plain values as YAML: keys in the given order, one key or list item a line."""
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=math.inf)
     return text
 
 
 def _read_text(path: Path) -> str:
-    """The text of a file, which may be a pipe (`--config <(make-config)`).
+    """Read the text of a file, which may be a pipe (`--config <(make-config)`).
 
     Raises:
-        OSError: It cannot be read.
-        ValueError: It is too long, no UTF-8, or a pipe that nobody writes to.
+        OSError: The file cannot be read.
+        ValueError: The file is too long, is not UTF-8, or is a pipe without a writer.
     """
     # Opening a pipe waits for a writer otherwise.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -118,8 +118,8 @@ def _read_text(path: Path) -> str:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which YAML's own loader keeps the last one silently;
-    aliases, as a few lines of them make lists without end; and numbers of more than 64 bits.
+    """Raises errors for duplicate keys (PyYAML keeps the last one silently), for aliases (a few
+    lines of them expand to huge lists), and for numbers of more than 64 bits.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:

@@ -111,8 +111,7 @@ def options_of(folder: Path, manifest: Manifest) -> ConvertOptions:
             f"{folder}: made with an option that this packer does not know: {unknown[0]!r}",
             "pip install --upgrade packer-shards",
         )
-    excluded = tuple(options.get("exclude_classes", ()))
-    return ConvertOptions(**{**options, "exclude_classes": excluded})
+    return ConvertOptions(**options)
 
 
 def _skipped(ledger: Path) -> set[bytes]:

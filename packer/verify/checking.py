@@ -36,6 +36,7 @@ from packer.verify.shards import (
     read_batch,
 )
 from packer.verify.subset import ComparedBytes, Subset, Work
+from packer.wording import count
 
 
 @dataclass
@@ -135,7 +136,7 @@ def verify_pack(
     differing = compare_files(files, options, result, work, reporter)
     if not work.is_stopped:
         differing |= _check_ledger(folder, manifest, differing, result)
-    reporter.detail(f"{result.compared} files compared, {len(differing)} differ")
+    reporter.detail(f"{count(result.compared, 'file')} compared, {len(differing)} differ")
     for name, message in refused.items():
         split = manifest.splits[name]
         if differing.isdisjoint({split.index, *(shard.name for shard in split.shards)}):

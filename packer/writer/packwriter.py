@@ -39,7 +39,7 @@ from packer.settings.options import ConvertOptions
 from packer.settings.parsing import SPLIT_NAME
 from packer.types import NO_LABEL, Encoded, Sample, Skip, display_path, path_bytes
 from packer.writer.pictures import encode_picture
-from packer.writer.settings import ON_ERROR, ORDERS, WriterSettings, check_choice, settings_of
+from packer.writer.settings import WriterSettings, check_run, settings_of
 from packer.writer.split import Finished, ShardTarget, SplitWriter, splits_there
 from packer.writer.spool import Spool
 
@@ -62,7 +62,7 @@ class PackWriter:
             in shuffled order: on-disk batches then mix classes. "shuffled": they wait, encoded, in
             a file in `out` and are packed in random order at the end; this takes twice the room on
             disk meanwhile, and nothing is finished before the end.
-        seed: Of the order "shuffled", which depends on it and the samples' keys alone.
+        seed: Seed of the order "shuffled", which depends on it and the samples' keys alone.
         on_error: What a picture does that cannot be stored. "raise": `write` raises ImageError and
             nothing else happens, so that a caller may go on; "skip": it is listed with its reason
             in the pack's skipped.jsonl, and counted.
@@ -91,15 +91,7 @@ class PackWriter:
         resume: bool = False,
     ) -> None:
         libraries.require_converting()
-        check_choice("order", order, ORDERS)
-        check_choice("on_error", on_error, ON_ERROR)
-        if resume and order == "shuffled":
-            raise UsageError(
-                "order='shuffled' finishes nothing before the end, so there is nothing to resume",
-                "leave out resume, or write in shuffled order yourself",
-            )
-        if max_skipped is not None and on_error != "skip":
-            raise UsageError("max_skipped without on_error='skip' has no effect")
+        check_run(order, on_error, max_skipped, resume=resume)
         self._out = given_path(out, "out").absolute()
         self._settings: WriterSettings = settings_of(classes, options, fields, order, seed)
         formats.require(self._settings.options.format)

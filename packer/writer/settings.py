@@ -1,8 +1,7 @@
-"""What all runs of a PackWriter that make one pack must agree on."""
+"""Settings that must be the same in all runs of a PackWriter that make one pack."""
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 import re
 from collections.abc import Mapping, Sequence
@@ -11,29 +10,15 @@ from typing import Any
 
 from packer.errors import UsageError, suggestion
 from packer.packing.planning.agreement import image_fields
-from packer.settings.options import ConvertOptions
+from packer.settings.kinds import Flag, Names, Whole, check_choice, wrong_type
+from packer.settings.options import OPTIONS, ConvertOptions
 from packer.types import NO_LABEL, Field
+from packer.wording import count
 
 ORDERS = ("written", "shuffled")
 ON_ERROR = ("raise", "skip")
 #: Becomes part of array names in the index, of data set names in HDF5, of member names in tar.
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]*")
-#: Options of a conversion that have a meaning here; the others are about sources and jobs.
-_IN_USE = (
-    "resize",
-    "resize_mode",
-    "filter",
-    "upscale",
-    "codec",
-    "quality",
-    "subsampling",
-    "reencode",
-    "exact_decode",
-    "background",
-    "format",
-    "batch_size",
-    "shard_size",
-)
 
 
 @dataclass(frozen=True)
@@ -41,12 +26,12 @@ class WriterSettings:
     """Arguments of a PackWriter, checked.
 
     Attributes:
-        options: How pictures are made and packed.
+        options: Options for pictures, batches and shards.
         classes: Class names.
         further: Extensions of further fields by name.
         fields: All fields.
         order: "written" or "shuffled".
-        seed: Of the order.
+        seed: Seed of the shuffled order.
     """
 
     options: ConvertOptions
@@ -57,11 +42,11 @@ class WriterSettings:
     seed: int
 
     def affecting_bytes(self) -> dict[str, Any]:
-        """The options that decide what is in the pack, as JSON values, by name."""
+        """Return the options that decide what is in the pack, as JSON values, by name."""
         return {**self.options.affecting_bytes(), "order": self.order, "seed": self.seed}
 
     def to_json(self) -> dict[str, Any]:
-        """What a later run is compared with."""
+        """Return the settings that a later run must have too."""
         return {
             "options": self.affecting_bytes(),
             "classes": list(self.classes),
@@ -69,10 +54,10 @@ class WriterSettings:
         }
 
     def label(self, given: Any, key: str) -> int:
-        """A class's index, given by itself or by the class's name.
+        """Return the index of a class that is given by its index or name.
 
         Raises:
-            UsageError: It is none.
+            UsageError: There is no such class.
         """
         if isinstance(given, str):
             if given not in self.classes:
@@ -89,14 +74,16 @@ class WriterSettings:
                 "int(label), or leave it out where there is none",
             ) from None
         if label != NO_LABEL and not 0 <= label < len(self.classes):
-            raise UsageError(f"label {label} of {key!r} is none of {len(self.classes)} classes")
+            raise UsageError(
+                f"label {label} of {key!r} is none of {count(len(self.classes), 'class')}"
+            )
         return label
 
     def payloads(self, given: Mapping[str, bytes], key: str) -> dict[str, bytes]:
-        """Further fields of a sample, checked.
+        """Check further fields of a sample.
 
         Raises:
-            UsageError: An unknown field, or one that is no bytes.
+            UsageError: A field is unknown, or its value is not bytes.
         """
         for name, value in given.items():
             if name not in self.further:
@@ -124,42 +111,71 @@ def settings_of(
     """Check a PackWriter's arguments.
 
     Raises:
-        UsageError: One is invalid, or has no effect.
+        UsageError: An argument is invalid or has no effect.
     """
-    options = options or ConvertOptions()
+    options = ConvertOptions() if options is None else options
+    if not isinstance(options, ConvertOptions):
+        raise wrong_type("options", options, "ConvertOptions(…)")
     _refuse_unused(options)
+    seed = Whole().check("seed", seed)
     if seed and order != "shuffled":
         raise UsageError("seed without order='shuffled' has no effect")
     own = image_fields(options.codec)
-    further = dict(fields or {})
+    further = _extensions(fields)
     both = own + _further_fields(own, further)
-    return WriterSettings(options, tuple(classes or ()), further, both, order, seed)
+    names = classes if isinstance(classes, str) or classes is None else tuple(classes)
+    checked = Names().check("classes", () if names is None else names)
+    return WriterSettings(options, checked, further, both, order, seed)
 
 
-def check_choice(what: str, value: str, choices: Sequence[str]) -> None:
-    """Raise UsageError if a value is none of the known ones."""
-    if value not in choices:
-        raise UsageError(f"unknown {what} {value!r}", suggestion(value, choices))
+def check_run(order: str, on_error: str, max_skipped: int | None, *, resume: bool) -> None:
+    """Check the arguments of a PackWriter that do not stand in `WriterSettings`, and the order.
+
+    Raises:
+        UsageError: An argument is invalid or has no effect.
+    """
+    check_choice("order", order, ORDERS)
+    check_choice("on_error", on_error, ON_ERROR)
+    Flag().check("resume", resume)
+    if resume and order == "shuffled":
+        raise UsageError(
+            "order='shuffled' finishes nothing before the end, so there is nothing to resume",
+            "leave out resume, or write in shuffled order yourself",
+        )
+    if max_skipped is not None:
+        Whole(0).check("max_skipped", max_skipped)
+        if on_error != "skip":
+            raise UsageError("max_skipped without on_error='skip' has no effect")
+
+
+def _extensions(fields: Mapping[str, str] | None) -> dict[str, str]:
+    if fields is None:
+        return {}
+    if not isinstance(fields, Mapping) or not all(
+        isinstance(text, str) for pair in fields.items() for text in pair
+    ):
+        raise wrong_type("fields", fields, "extensions by name, such as {'caption': 'txt'}")
+    return dict(fields)
 
 
 def _refuse_unused(options: ConvertOptions) -> None:
-    for field in dataclasses.fields(options):
-        if field.name not in _IN_USE and getattr(options, field.name) != field.default:
+    for name, option in OPTIONS.items():
+        if not option.in_writer and getattr(options, name) != option.default:
             own = ("order", "seed", "on_error", "max_skipped")
             raise UsageError(
-                f"ConvertOptions({field.name}=…) has no effect in PackWriter",
-                f"PackWriter(…, {field.name}=…)" if field.name in own else "leave it out",
+                f"ConvertOptions({name}=…) has no effect in PackWriter",
+                f"PackWriter(…, {name}=…)" if name in own else "leave it out",
             )
 
 
 def _further_fields(taken: Sequence[Field], given: Mapping[str, str]) -> tuple[Field, ...]:
-    """Fields of bytes, checked against those there are."""
+    """Check names and extensions of further fields, and return the fields."""
     names = {field.name for field in taken} | {"key"}  # streams yield the path under that name
     extensions = {field.extension for field in taken}
     for name, extension in given.items():
         if not _FIELD_NAME.fullmatch(name) or name in names:
             raise UsageError(
-                f"invalid name of a field: {name!r}", "a lower-case word, not image, label or key"
+                f"invalid field name {name!r}", "a lower-case word, not image, label or key"
             )
         if not _FIELD_NAME.fullmatch(extension) or extension in extensions:
             raise UsageError(

@@ -39,7 +39,7 @@ def test_the_locale_changes_no_byte(
     assert manifest["name"] == "café"
     # In the other locale nothing differs from what is there.
     again = run("convert", tree, "-o", "utf", *SMALL, "--exclude-class", "日", **OTHER)
-    assert "the pack is there already and complete" in again.stderr
+    assert "the pack exists and is complete" in again.stderr
     rows = run("ls", "utf", **OTHER).stdout.splitlines()
     key = next(row.partition("\t")[0] for row in rows if row.startswith("é/"))
     command = [sys.executable, "-m", "packer", "cat", "utf", key]
@@ -54,7 +54,7 @@ def test_a_config_names_classes_in_every_locale(
     run: Run, make_tree: MakeTree, tmp_path: Path
 ) -> None:
     (make_tree(classes=2) / "001.class0").rename(tmp_path / "photos" / "é")
-    (tmp_path / "mine.yaml").write_text("exclude-classes: [é]\n", encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text("exclude-class: [é]\n", encoding="utf-8")
     for env in (OTHER, {**OTHER, "PACKER_EXCLUDE_CLASS": "é"}):
         config = () if "PACKER_EXCLUDE_CLASS" in env else ("--config", "mine.yaml")
         found = run("convert", "photos", *config, "--dry-run", "--json", **env)
@@ -85,7 +85,7 @@ def test_warnings_are_shown_once_whatever_is_asked_for(
 def test_a_dry_run_counts_what_is_missing(run: Run, make_tree: MakeTree) -> None:
     (make_tree(classes=1) / "001.class0" / "gone.jpg").symlink_to("nowhere.jpg")
     found = run("convert", "photos", *SMALL, "--dry-run")
-    assert "1 of 9 pictures are not there; first: 001.class0/gone.jpg: a link to" in found.stderr
+    assert "missing: 1 of 9 pictures; first: 001.class0/gone.jpg: a link to" in found.stderr
 
 
 def test_the_default_output_is_called_as_the_folder_is(
@@ -94,7 +94,7 @@ def test_the_default_output_is_called_as_the_folder_is(
     make_tree("flowers", classes=1, each=2)
     made = run("convert", "flowers/001.class0/..", *SMALL)
     assert made.stdout == f"{tmp_path}/flowers-32-jpeg-tar\n", made.stderr
-    assert "packer: 1 classes\n" in made.stderr
+    assert "packer: 1 class\n" in made.stderr
 
 
 @pytest.mark.parametrize(

@@ -35,4 +35,4 @@ def test_a_dry_run_of_a_part_says_what_is_its_own(run: Run, make_tree: MakeTree)
     make_tree()
     found = run("convert", "photos", *SMALL, "--part", "1/2", "--dry-run")
     assert found.stdout == "train\t24 images\t2 shards\n"
-    assert "this part makes 1 of its shards" in found.stderr
+    assert "this part makes 1 shard of it" in found.stderr

@@ -340,7 +340,7 @@ def test_killed_in_between_the_same_command_goes_on(
         [sys.executable, "-m", "packer", *arguments], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, f"{pack.out}\n"), done.stderr
-    assert "the pack is whole again" in done.stderr
+    assert "the pack is complete again" in done.stderr
     assert {path: path.stat().st_ino for path in made} == made
     assert pack.now() == pack.before
     assert not (pack.out / ".packer").exists()

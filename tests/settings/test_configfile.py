@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 
 from packer.errors import ConfigError
 from packer.settings.configfile import check_options, load_config, names
-from packer.settings.options import ConvertOptions
+from packer.settings.options import OPTIONS, ConvertOptions
 
 
 @pytest.mark.parametrize("name", names())
@@ -42,9 +41,9 @@ def test_a_file_of_the_users_own(tmp_path: Path) -> None:
 def test_every_option_can_be_given() -> None:
     """No option of `ConvertOptions` is forgotten: its default comes back as itself."""
     given_options: dict[str, Any] = {}
-    for field in dataclasses.fields(ConvertOptions):
-        value = field.default
-        given_options[field.name] = list(value) if isinstance(value, tuple) else value
+    for option in OPTIONS.values():
+        value = option.default
+        given_options[option.word] = list(value) if isinstance(value, tuple) else value
     checked = check_options("here", given_options)
     assert ConvertOptions(**checked) == ConvertOptions()
 
@@ -55,7 +54,7 @@ def test_every_option_can_be_given() -> None:
         ("resize", 224, "224"),
         ("resize", "224x320", "224x320"),
         ("shard-size", "64MB", 64_000_000),
-        ("exclude-classes", ["257.clutter"], ("257.clutter",)),
+        ("exclude-class", ["257.clutter"], ("257.clutter",)),
         ("part", "0/4", (0, 4)),
         ("codec", "raw", "raw"),
         ("jobs", None, None),
@@ -63,29 +62,30 @@ def test_every_option_can_be_given() -> None:
     ],
 )
 def test_values_are_converted(key: str, value: object, kept: object) -> None:
-    assert check_options("here", {key: value}) == {key.replace("-", "_"): kept}
+    [name] = (name for name, option in OPTIONS.items() if option.word == key)
+    assert check_options("here", {key: value}) == {name: kept}
 
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("batch-size", "64", "batch-size: is '64', should be a whole number"),
-        ("batch-size", True, "batch-size: is True, should be a whole number"),
+        ("batch-size", "64", "batch-size: batch size '64' is not a whole number"),
+        ("batch-size", True, "batch-size: batch size True is not a whole number"),
         ("batch-size", 0, "batch-size: batch size 0 is out of range"),
-        ("upscale", "no", "upscale: is 'no', should be true or false"),
+        ("upscale", "no", "upscale: upscale 'no' is not true or false"),
         ("quality", 101, "quality: quality 101 is out of range"),
-        ("quality", None, "quality: is None, should be a whole number"),
+        ("quality", None, "quality: quality None is not a whole number"),
         ("format", "tarr", r"format: unknown format 'tarr' \(did you mean 'tar'"),
         ("codec", 5, "codec: "),
         ("resize", "big", "resize: size 'big' is not a size"),
-        ("resize", 25.6, "resize: is 25.6, should be a text or null"),
-        ("resize", True, "resize: is True, should be a text or null"),
+        ("resize", 25.6, "resize: resize 25.6 is not a size: 256, or 224x320"),
+        ("resize", True, "resize: resize True is not a size"),
         ("background", "mauve", "background: background 'mauve' is not a colour"),
         ("shard-size", "1 apple", "shard-size: '1 apple' is not a size in bytes"),
-        ("shard-size", [1], "shard-size: is .1., should be a whole number"),
-        ("exclude-classes", "257.clutter", "exclude-classes: .* should be a list"),
-        ("part", 4, "part: is 4, should be K/N"),
-        ("part", "0/" + "9" * 5000, "part: is .*, should be K/N"),
+        ("shard-size", [1], "shard-size: shard size .1. is not a whole number"),
+        ("exclude-class", "257.clutter", "exclude-class: .* is not a list of names"),
+        ("part", 4, "part: part 4 is not K/N"),
+        ("part", "0/" + "9" * 5000, "part: part .* is not K/N"),
         ("part", "4/4", "part: invalid part 4/4"),
         ("jobs", 0, "jobs: jobs 0 is out of range"),
         ("batchsize", 4, r"unknown key 'batchsize' \(did you mean 'batch-size'"),
@@ -99,3 +99,8 @@ def test_wrong_values_are_named(key: str, value: object, message: str) -> None:
 def test_one_option_spelled_both_ways_is_refused() -> None:
     with pytest.raises(ConfigError, match="twice, with a dash and an underscore"):
         check_options("here", {"batch-size": 1, "batch_size": 2})
+
+
+def test_keys_are_the_words_of_the_command_line() -> None:
+    with pytest.raises(ConfigError, match=r"unknown key 'exclude-classes' .*'exclude-class'"):
+        check_options("here", {"exclude-classes": ["a"]})

@@ -40,7 +40,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         ({"resize_mode": "shorter"}, "unknown resize mode 'shorter' (did you mean 'short'?)"),
         ({"subsampling": "420"}, "unknown subsampling '420'"),
         ({"order": "random"}, "unknown order 'random'"),
-        ({"on_error": "stop"}, "unknown on-error 'stop'"),
+        ({"on_error": "stop"}, "unknown on error 'stop'"),
         ({"backend": "spark"}, "unknown backend 'spark'"),
         ({"quality": 0}, "quality 0 is out of range (1 to 100)"),
         ({"quality": 101}, "quality 101 is out of range"),
@@ -48,7 +48,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         ({"shard_size": 0}, "shard size 0 is out of range (at least 1)"),
         ({"jobs": 0}, "jobs 0 is out of range"),
         ({"max_skipped": -1}, "max skipped -1 is out of range"),
-        ({"part": (2, 2)}, "invalid part 2/2"),
+        ({"part": (2, 2)}, "invalid part 2/2 (K/N with K from 0 to N-1)"),
         ({"part": (-1, 2)}, "invalid part -1/2"),
         ({"part": (0, 0)}, "invalid part 0/0"),
         (

@@ -107,7 +107,7 @@ def test_a_pack_that_no_reader_opens_is_damaged(pack: Path) -> None:
     for name in ("classes", "display_names"):
         value[name] = value[name][:1]
     (pack / "manifest.json").write_bytes(seal(value))
-    assert _verify(pack) == [f"{pack / 'train.index'}: label 1 is none of 1 classes"]
+    assert _verify(pack) == [f"{pack / 'train.index'}: label 1 is none of 1 class"]
 
 
 def _flips(data: bytes, count: int) -> Iterator[bytes]:

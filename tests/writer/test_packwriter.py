@@ -83,9 +83,9 @@ def test_further_fields(tmp_path: Path, format_name: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"image": "txt"}, "invalid name of a field: 'image'"),
-        ({"key": "txt"}, "invalid name of a field: 'key'"),
-        ({"a/b": "txt"}, "invalid name of a field: 'a/b'"),
+        ({"image": "txt"}, "invalid field name 'image'"),
+        ({"key": "txt"}, "invalid field name 'key'"),
+        ({"a/b": "txt"}, "invalid field name 'a/b'"),
         ({"caption": "jpg"}, "extension 'jpg' of field 'caption'"),
         ({"caption": "cls"}, "extension 'cls'"),
         ({"caption": ".txt"}, "extension '.txt'"),
@@ -117,7 +117,7 @@ def test_wrong_samples_are_refused_and_cost_nothing(tmp_path: Path) -> None:
         writer.write(image=_pixels(0), key="one", label=0)
         with pytest.raises(UsageError, match="'one' was written already"):
             writer.write(image=_pixels(1), key="one", label=0)
-        with pytest.raises(UsageError, match="label 1 of 'two' is none of 1 classes"):
+        with pytest.raises(UsageError, match="label 1 of 'two' is none of 1 class"):
             writer.write(image=_pixels(1), key="two", label=1)
         with pytest.raises(UsageError, match="invalid name of a split"):
             writer.write(image=_pixels(1), key="two", split="../etc")

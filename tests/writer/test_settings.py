@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 
 from packer.convert import ConvertOptions
 from packer.errors import UsageError
+from packer.writer import PackWriter
 from packer.writer.settings import settings_of
 
 
@@ -72,3 +74,32 @@ def test_what_is_compared_is_what_was_given(settings: Any) -> None:
     value = settings.to_json()
     assert (value["classes"], value["fields"]) == (["cat", "dog"], {"note": "txt"})
     assert (value["options"]["order"], value["options"]["seed"]) == ("written", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"classes": "cat"}, "classes 'cat' is not a list of names"),
+        ({"classes": [1, 2]}, "classes (1, 2) is not a list of names"),
+        ({"options": {"resize": 8}}, "options {'resize': 8} is not ConvertOptions(…)"),
+        ({"options": "tar"}, "options 'tar' is not ConvertOptions(…)"),
+        ({"fields": ["caption"]}, "fields ['caption'] is not extensions by name"),
+        ({"fields": {"caption": None}}, "fields {'caption': None} is not extensions by name"),
+        ({"order": None}, "unknown order None (known: shuffled, written)"),
+        ({"order": True}, "unknown order True"),
+        ({"seed": "3", "order": "shuffled"}, "seed '3' is not a whole number"),
+        ({"seed": True, "order": "shuffled"}, "seed True is not a whole number"),
+        ({"on_error": ("skip",)}, "unknown on_error ('skip',)"),
+        ({"on_error": "skip", "max_skipped": True}, "max_skipped True is not a whole number"),
+        ({"on_error": "skip", "max_skipped": -1}, "max_skipped -1 is out of range (at least 0)"),
+        ({"resume": "no"}, "resume 'no' is not true or false"),
+    ],
+    ids=str,
+)
+def test_wrong_types_are_refused_before_anything_is_written(
+    tmp_path: Path, arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        PackWriter(tmp_path / "pack", **arguments)
+    assert str(caught.value).startswith(words)
+    assert list(tmp_path.iterdir()) == []

@@ -12,6 +12,7 @@ import numpy as np
 
 from packer.sources import split_name
 from packer.types import NO_LABEL, Array, ClassNumbers, Listing, Sidecars, display_path
+from packer.wording import count as counted
 
 #: Names that a line shows.
 _SHOWN = 5
@@ -85,7 +86,7 @@ def warnings(layout: Layout, strays: Array) -> Iterator[str]:
     yield from _without_label(layout)
     if len(strays):
         paths = [layout.listing.paths[place] for place in strays.tolist()]
-        count = _count(len(paths), "picture")
+        count = counted(len(paths), "picture")
         yield f"{count} outside of class folders left out: {_some(paths)}"
     absent = _absent(layout, layout.kept)
     yield from _without_pictures(layout, absent)
@@ -112,13 +113,13 @@ def sidecars(found: Mapping[str, Sidecars]) -> Iterator[str]:
     for kind, files in found.items():
         example = display_path(files.example)
         if kind == "dvc":
-            count = _count(files.files, "folder")
+            count = counted(files.files, "folder")
             yield f"{count} that DVC has not fetched (dvc pull does): {example} points to one"
             continue
-        what, count = _SIDECARS.get(kind, ""), _count(files.files, "file")
+        what, count = _SIDECARS.get(kind, ""), counted(files.files, "file")
         if not what:
             what = "what lies beside pictures of the same name"
-            count = _count(files.files, f"{kind.removeprefix('beside ')} file")
+            count = counted(files.files, f"{kind.removeprefix('beside ')} file")
         yield f"packer does not store {what}: {count}, as {example}; {_STORES}"
 
 
@@ -165,7 +166,7 @@ def _splits_inside(layout: Layout) -> Iterator[str]:
     nested = sorted(top for top, splits in inside.items() if len(splits) > 1)
     if nested := [top for top in nested if top in layout.classes]:
         yield (
-            f"{_count(len(nested), 'class folder')} with folders inside that are named as splits,"
+            f"{counted(len(nested), 'class folder')} with folders inside that are named as splits,"
             f" read as one class each: {_some(nested)}; splits are top folders: train/CLASS/1.jpg"
         )
 
@@ -192,13 +193,13 @@ def _without_label(layout: Layout) -> Iterator[str]:
     total = int(layout.kept.sum())
     if found and sum(found.values()) == total:
         yield (
-            f"no class folders: {_count(total, 'sample')} have no label (-1); a folder for each"
+            f"no class folders: {counted(total, 'sample')} have no label (-1); a folder for each"
             " class gives them one"
         )
         return
     for name, count in found.items():
         yield (
-            f"{name} has no class folders: its {_count(count, 'sample')} have no label (-1);"
+            f"{name} has no class folders: its {counted(count, 'sample')} have no label (-1);"
             " class folders in it, named as train's, give them one"
         )
     rest = int((layout.kept & (layout.labels == NO_LABEL)).sum()) - sum(found.values())
@@ -227,7 +228,7 @@ def _without_pictures(layout: Layout, absent: set[int]) -> Iterator[str]:
         return
     example = display_path(layout.classes[min(absent)])
     yield (
-        f"{_count(len(absent), 'class folder')} without pictures, numbered as classes all the same:"
+        f"{counted(len(absent), 'class folder')} without pictures, numbered as classes anyway:"
         f" {shown}; --exclude-class {example} leaves one out"
     )
 
@@ -244,7 +245,7 @@ def _missing_in_splits(layout: Layout, absent: set[int]) -> Iterator[str]:
         lacking = sorted(_absent(layout, which) - absent)
         if lacking:
             shown = _some([layout.classes[index] for index in lacking])
-            yield f"{name} has no picture of {len(lacking)} classes: {shown}"
+            yield f"{name} has no picture of {counted(len(lacking), 'class')}: {shown}"
 
 
 def _numbers(layout: Layout, found: ClassNumbers) -> Iterator[str]:
@@ -254,9 +255,9 @@ def _numbers(layout: Layout, found: ClassNumbers) -> Iterator[str]:
         (found.alone, "without a picture of their name"),
     ):
         if paths:
-            yield f"{_count(len(paths), '.cls file')} {what}: {_some(paths)}"
+            yield f"{counted(len(paths), '.cls file')} {what}: {_some(paths)}"
     if found.shared:
-        count = _count(len(found.shared), "picture")
+        count = counted(len(found.shared), "picture")
         yield (
             f"{count} with the .cls file of another one, each a sample of its own:"
             f" {_some(found.shared)}"
@@ -289,7 +290,7 @@ def _masks(layout: Layout) -> Iterator[str]:
             if name not in layout.classes:
                 way = "a list of the others (packer convert -)"
             yield (
-                f"{display_path(folder)} holds {_count(count, 'picture')}, each read as a sample;"
+                f"{display_path(folder)} holds {counted(count, 'picture')}, each read as a sample;"
                 f" if they are masks, {way} leaves them out: packer stores no masks; {_STORES}"
             )
 
@@ -301,10 +302,6 @@ def _holds_pictures(listing: Listing, folder: bytes) -> bool:
 def _pictures_in(listing: Listing, folder: bytes) -> int:
     """Number of candidates below a folder: paths are sorted, and "0" follows "/"."""
     return bisect_left(listing.paths, folder + b"0") - bisect_left(listing.paths, folder + b"/")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _some(paths: Sequence[bytes]) -> str:

@@ -224,7 +224,7 @@ def output_folder(name: str, options: ConvertOptions, folder: Path) -> Path:
     visible = native_text(name).lstrip(".")
     if not visible:
         raise UsageError("the source has no name that the pack could have", "give -o FOLDER")
-    parts = [visible, options.resize or "full"]
+    parts = [visible, str(options.resize or "full")]
     if options.resize_mode != "short" and options.resize:
         parts.append(options.resize_mode)
     return folder / "-".join([*parts, options.codec, options.format])

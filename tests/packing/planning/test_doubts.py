@@ -129,7 +129,7 @@ def test_what_a_split_lacks_is_not_said_twice(warnings_of: Warnings) -> None:
     lines = warnings_of("train/a/1.jpg", "train/b/1.jpg", "train/none/", "val/a/1.jpg")
     assert len(lines) == 2
     assert lines[0].startswith("1 class folder without pictures")
-    assert lines[1] == "val has no picture of 1 classes: b"
+    assert lines[1] == "val has no picture of 1 class: b"
 
 
 def test_class_numbers_that_are_odd(warnings_of: Warnings, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_split_folders_share_trains_classes() -> None:
         found = _by_path(listing, labelling)
         assert found["val/c/1.jpg"] == ("val", 2)
         assert found["val/d/1.jpg"] == ("val", 3)
-        assert labelling.warnings == ("val has no picture of 1 classes: b",)
+        assert labelling.warnings == ("val has no picture of 1 class: b",)
 
 
 def test_a_class_that_train_lacks_is_an_error_with_a_way_out() -> None:
@@ -139,7 +139,7 @@ def test_fractions_hold_approximately_and_empty_classes_are_named() -> None:
     share = float((labelling.split == 1).mean())
     assert abs(share - 0.2) < 4 * (0.2 * 0.8 / 5000) ** 0.5  # four standard errors
     assert len(labelling.warnings) == 1
-    assert "has no picture of 1 classes: lonely" in labelling.warnings[0]
+    assert "has no picture of 1 class: lonely" in labelling.warnings[0]
     other = label_candidates(listing, split="train=0.8,val=0.2", split_seed=1)
     assert (labelling.split != other.split).any()
 

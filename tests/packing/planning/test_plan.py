@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from packer import sources
 from packer.packing.planning.labels import label_candidates
 from packer.packing.planning.plan import Plan, estimate_bytes, listing_digest, make_plan
-from packer.settings.options import ConvertOptions
+from packer.settings.options import ConvertOptions, Order
 from packer.types import Listing
 
 
@@ -32,7 +32,7 @@ def _plan(listing: Listing, options: ConvertOptions) -> Plan:
     st.sampled_from(["shuffled", "sorted"]),
 )
 def test_every_candidate_has_one_slot_and_every_slot_one_batch(
-    count: int, batch_size: int, shard_size: int, split: str | None, order: str
+    count: int, batch_size: int, shard_size: int, split: str | None, order: Order
 ) -> None:
     options = ConvertOptions(batch_size=batch_size, shard_size=shard_size, split=split, order=order)
     plan = _plan(_listing(count), options)

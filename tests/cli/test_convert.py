@@ -119,7 +119,9 @@ def test_at_a_terminal_the_next_lines_to_copy_are_told(
 
 
 def test_a_log_file_has_few_lines_and_no_carriage_returns(run: Run, make_tree: MakeTree) -> None:
-    """CL10."""
+    """A progress bar filled a job's log with carriage returns; a log file must get few, whole
+    lines.
+    """
     make_tree(each=40)
     found = run("convert", "photos", *SMALL)
     assert "\r" not in found.stderr

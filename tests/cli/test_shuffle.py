@@ -34,7 +34,7 @@ def packs(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("packs")
 def test_a_sorted_pack_fails_and_is_told_what_to_do(run: Run) -> None:
-    """TR11."""
+    """Mini-batches of a class-sorted pack hold few classes; the command must fail and say why."""
     text = run("info", "sorted", *ARGUMENTS).stdout
     assert "train: 800 samples of 20 classes in 100 on-disk batches" in text
     assert "of a permutation's classes, less than 98%" in text

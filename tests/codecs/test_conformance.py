@@ -53,7 +53,9 @@ def test_says_what_it_is(codec: Codec) -> None:
 
 
 def test_round_trip(name: str, codec: Codec, options: ImageOptions, picture: Pixels) -> None:
-    """RS06, H506: red stays red, and the picture is not transposed."""
+    """Red and blue, or width and height, were exchanged elsewhere; here red stays red, rows stay
+    rows.
+    """
     payload = codec.encode(picture, options)
     decoded = codec.decode(payload, 90, 60)
     assert decoded.shape == (60, 90, 3)
@@ -97,7 +99,7 @@ def test_payloads_may_be_views(codec: Codec, options: ImageOptions, picture: Pix
 def test_a_picture_of_another_size_is_refused(
     size: tuple[int, int], codec: Codec, options: ImageOptions, picture: Pixels
 ) -> None:
-    """H506."""
+    """A payload whose width and height are not the index's must be an error."""
     payload = codec.encode(picture, options)
     if codec.KIND == "" and size == (60, 90):
         pytest.skip("bare pixels do not tell rows from columns")
@@ -154,7 +156,7 @@ def test_regions_of_a_reduced_picture(codec: Codec, options: ImageOptions, pictu
 def test_regions_of_damaged_payloads_are_refused(
     region: Region, codec: Codec, options: ImageOptions, picture: Pixels
 ) -> None:
-    """Cut, and of another size than the index says (H506)."""
+    """A cut payload, and a payload of another size than the index gives."""
     payload = codec.encode(picture, options)
     out = np.zeros((region.height, region.width, 3), np.uint8)
     for size in ((91, 60), (90, 61), (120, 90)):
@@ -169,7 +171,7 @@ def test_regions_of_damaged_payloads_are_refused(
 def test_header_and_payload_are_a_file(
     codec: Codec, options: ImageOptions, picture: Pixels
 ) -> None:
-    """RS06: libraries other than the one that wrote it see the same picture."""
+    """Libraries other than the writer's must see the same colours."""
     payload = codec.encode(picture, options)
     file = codec.file_header(90, 60) + payload
     decoded = codec.decode(payload, 90, 60)

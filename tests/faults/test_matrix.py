@@ -103,7 +103,9 @@ def test_a_call_of_the_system_fails(meet: Meet, format_name: str, phase: str) ->
 
 @pytest.mark.parametrize(("format_name", "phase"), PAIRS)
 def test_killed_and_terminated(meet: Meet, format_name: str, phase: str) -> None:
-    """CL01: at each step on a file's way; what was not synced is lost, as in a power cut."""
+    """A killed job must leave no half shard that counts as done: killed at each step of writing a
+    file, data that was not synced is lost, as in a power cut.
+    """
     for place in _places(format_name, phase):
         for call in CALLS if ALL else ("link",):
             outcome = meet(
@@ -123,7 +125,7 @@ def test_killed_and_terminated(meet: Meet, format_name: str, phase: str) -> None
 
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_a_worker_is_killed_once(meet: Meet, format_name: str) -> None:
-    """CL08: as the kernel does when memory is short; another one does its work."""
+    """The kernel kills a worker when memory is short; the run must neither hang nor lose a file."""
     outcome = meet(format_name, call="read", text="/1/2.jpg", nth=1, action=-signal.SIGKILL, jobs=2)
     assert (outcome["met"], outcome["code"], outcome["complete"]) == (True, 0, True), outcome
     _check_whole(outcome)

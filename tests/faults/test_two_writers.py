@@ -1,6 +1,6 @@
 """Two runs on one folder through two views of it: two NFS mounts of it where there are some.
 
-PACKER_TEST_NFS=/mnt/one:/mnt/two names two mount points of the same exported folder, best those of
+NFS_TEST_MOUNTS=/mnt/one:/mnt/two names two mount points of the same exported folder, best those of
 two clients; without it the second view is a link.
 """
 
@@ -25,7 +25,7 @@ from packer.packing.lock import Lock, Timing
 MakeTree = Callable[..., Path]
 Digest = Callable[[Path], dict[str, str]]
 
-MOUNTS = os.environ.get("PACKER_TEST_NFS", "")
+MOUNTS = os.environ.get("NFS_TEST_MOUNTS", "")
 #: So that a dead holder is waited for half a second.
 TIMING = Timing(renew=0.1, patience=5, first=5)
 #: One that lives is seen at its next renewal, however busy the machine is.
@@ -51,7 +51,7 @@ def views(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path
         yield tmp_path / "real", tmp_path / "link"
         return
     if not MOUNTS:
-        pytest.skip("PACKER_TEST_NFS names no two mount points of one folder")
+        pytest.skip("NFS_TEST_MOUNTS names no two mount points of one folder")
     one, two = (Path(mount) / f"packer-{uuid.uuid4().hex}" for mount in MOUNTS.split(":"))
     one.mkdir()
     assert two.parent.joinpath(one.name).is_dir(), "not two mount points of one folder"

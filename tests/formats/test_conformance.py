@@ -138,7 +138,9 @@ def test_only_empty_payloads(build: Any, image_fields: Any, format_name: str) ->
 def test_order_is_that_of_the_slots(
     build: Any, image_fields: Any, make_batches: Any, format_name: str
 ) -> None:
-    """LM09: more than ten batches and a thousand samples of 300 classes, not in text order."""
+    """Keys sorted as text give 0, 1, 10, 2; more than 10 batches and 1,000 samples keep their
+    order.
+    """
     shard = build(format_name, image_fields(None), make_batches([100] * 12 + [7]))
     _check(shard)
     seen = shard.alone()
@@ -148,7 +150,7 @@ def test_order_is_that_of_the_slots(
 
 @each_format
 def test_dots_and_odd_bytes_in_paths(build: Any, image_fields: Any, format_name: str) -> None:
-    """TR01: a path decides nothing inside a shard; one sample a file, whatever its name."""
+    """Dots in a path split a sample elsewhere; here each file is one sample, whatever its name."""
     paths = [
         b"train.v1/22.05.png",
         b"a.b.jpeg",

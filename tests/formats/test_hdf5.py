@@ -25,7 +25,7 @@ def _pixels(slot: int, width: int = 5, height: int = 4) -> Sample:
 
 
 def test_raw_of_one_size_is_arrays(build: Any) -> None:
-    """H506: height before width, the picture not transposed."""
+    """Height comes before width, and the picture is not transposed."""
     batches = [[], [_pixels(0), _pixels(1)], [_pixels(2)], []]
     shard = build("hdf5", RAW, batches, True)
     expected = np.frombuffer(b"".join(s.payloads["image"] for s in shard.samples), np.uint8)
@@ -96,7 +96,7 @@ def test_hdf5_errors_become_output_errors(tmp_path: Path) -> None:
 
 
 def test_locked_shard_can_be_read_by_its_offsets(build: Any, make_batches: Any) -> None:
-    """H502: whoever holds the file, preads by the layout need no lock."""
+    """File locks of HDF5 fail on shared file systems; preads by the layout need no lock."""
     import fcntl
 
     shard = build("hdf5", BYTES, make_batches([3]))

@@ -35,13 +35,15 @@ def _info(path: Path) -> tuple[int, int, int]:
     [
         [1],
         [10] * 400,  # values inside leaf pages, several levels of the tree
-        [100] * 50 + [12_000_000] * 2 + [1] * 20,  # LM01: tiny, then far beyond the first map
+        [100] * 50 + [12_000_000] * 2 + [1] * 20,  # tiny, then far beyond the first map
         [2020, 2021, 2022, 2023, 2024, 2025, 4080, 4081, 4096 * 3 - 16, 4096 * 3 - 15],
     ],
     ids=["one", "small", "growing", "around-page-limits"],
 )
 def test_batches_of_all_sizes(build: Any, sizes: list[int]) -> None:
-    """LM01: never MDB_MAP_FULL; each value is found in the file, in leaves and overflow pages."""
+    """The map must never run full (MDB_MAP_FULL); each value is in the file, in leaves and overflow
+    pages.
+    """
     draw = np.random.default_rng(0)
     shard = build("lmdb", FIELDS, [[_sample(i, draw.bytes(n))] for i, n in enumerate(sizes)])
     assert shard.by_preads() == [payloads for _, _, payloads in shard.expected]
@@ -80,7 +82,7 @@ def test_keys_ascend(build: Any, make_batches: Any) -> None:
 
 
 def test_sealed_shard_opens_read_only(build: Any, make_batches: Any, tmp_path: Path) -> None:
-    """LM06: no lock file is written or needed."""
+    """A read-only folder must do: no lock file is written or needed."""
     shard = build("lmdb", FIELDS, make_batches([2]))
     sealed = tmp_path / "sealed"
     sealed.mkdir()

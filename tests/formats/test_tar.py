@@ -72,7 +72,9 @@ def test_no_label_no_member(build: Any) -> None:
 def test_webdataset_reads_it(
     build: Any, image_fields: Any, make_batches: Any, counts: list[int]
 ) -> None:
-    """TR02, TR01: one sample a picture, with all its fields, whatever dots its path has."""
+    """Dots in a path split samples elsewhere; webdataset must see one sample a picture, all fields
+    side by side.
+    """
     extra = Field("extra", "bytes", "meta.json")
     batches = make_batches(counts)
     for batch in batches:

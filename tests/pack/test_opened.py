@@ -105,7 +105,9 @@ def test_another_pack_in_its_place_is_noticed_in_workers(build_pack: Any, tmp_pa
 def test_a_shard_of_another_size_is_found_at_open(
     build_pack: Any, format_name: str, size: Any, words: str
 ) -> None:
-    """TR07, TR05: cut by 1 KB, by half, to nothing, gone, appended to."""
+    """A truncated last shard was read as a shorter one: cut by 1 KB, by half, to nothing, missing,
+    or longer is an error.
+    """
     built = build_pack(SHARDS, format_name)
     shard = built.shard(2)
     whole = shard.stat().st_size
@@ -142,7 +144,7 @@ def test_links_are_followed_and_dangling_ones_missing(build_pack: Any, tmp_path:
 
 
 def test_an_index_of_another_conversion_is_refused(build_pack: Any) -> None:
-    """TR05: same names, sizes and counts, other content."""
+    """An index that does not fit its shards: same names, sizes and counts, other content."""
     built, other = build_pack(SHARDS), build_pack(SHARDS, seed=5, name="other")
     assert (built.root / "train.index").stat().st_size == (
         other.root / "train.index"
@@ -204,7 +206,7 @@ def test_an_index_of_a_pack_with_the_same_shards_is_refused(tmp_path: Path) -> N
 
 
 def test_touching_changes_nothing(build_pack: Any) -> None:
-    """TR05: modification times alone are fine."""
+    """A modification time that changes alone must not make a pack invalid."""
     built = build_pack(SHARDS)
     for path in built.root.iterdir():
         os.utime(path, (1, 1))

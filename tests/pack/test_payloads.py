@@ -104,7 +104,7 @@ def counted_reads(payloads: Payloads, monkeypatch: pytest.MonkeyPatch) -> list[t
 def test_one_sample_never_costs_its_batch(
     build_pack: Any, monkeypatch: pytest.MonkeyPatch, format_name: str
 ) -> None:
-    """LM10: what is read is the sample, nothing around it."""
+    """Random reads of whole batches are slow; only the sample's bytes are read."""
     built, payloads = payloads_of(build_pack, format_name=format_name)
     seen = counted_reads(payloads, monkeypatch)
     payloads.read([5], "image")
@@ -192,7 +192,7 @@ def test_a_forked_child_checks_anew(build_pack: Any) -> None:
 
 
 def test_another_file_is_checked_anew(build_pack: Any) -> None:
-    """CL11: same name, same head and tail, other middle: nothing that was checked counts."""
+    """A shard replaced by another of the same name, head and tail: earlier checks do not count."""
     built, payloads = payloads_of(build_pack)
     payloads.read(range(24), "image")
     whole = built.shard(0).read_bytes()

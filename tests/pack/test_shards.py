@@ -76,7 +76,7 @@ def replace_with(path: Path, data: bytes) -> None:
 def test_a_swapped_shard_is_refused_at_its_first_read(
     build_pack: Any, format_name: str, place: int
 ) -> None:
-    """TR05: another shard of the same size, told by its head or tail."""
+    """Another shard of the same size is told apart by its head or tail."""
     built, files = files_of(build_pack, format_name=format_name)
     data = bytearray(built.shard(1).read_bytes())
     data[place] ^= 1
@@ -111,7 +111,7 @@ def test_few_files_stay_open(build_pack: Any) -> None:
 
 
 def test_pickles_after_use(build_pack: Any) -> None:
-    """LM04: each process opens its own files."""
+    """Open files do not pickle; each process must open its own."""
     built, files = files_of(build_pack)
     files.read(0, 0, 10)
     copy = pickle.loads(pickle.dumps(files))
@@ -119,7 +119,9 @@ def test_pickles_after_use(build_pack: Any) -> None:
 
 
 def test_a_forked_child_opens_its_own_files(build_pack: Any) -> None:
-    """H501: and checks them itself, although its parent has, and holds the lock."""
+    """Workers that shared a handle read wrong data; a child opens and checks its own files,
+    although its parent has, and holds the lock.
+    """
     built, files = files_of(build_pack)
     files.read(0, 0, 10)
     replace_with(built.shard(0), bytes(built.shard(0).stat().st_size))
@@ -156,7 +158,7 @@ def failing(
 def test_a_passing_error_is_tried_again(
     build_pack: Any, monkeypatch: pytest.MonkeyPatch, number: int, name: str
 ) -> None:
-    """CL11: "stale file handle" once; the file is opened anew."""
+    """After one "stale file handle" the file is opened anew."""
     built, files = files_of(build_pack)
     if name == "preadv":
         files.read(0, 0, 10)
@@ -180,7 +182,7 @@ def test_a_lasting_error_says_what_and_where(
 def test_a_shard_replaced_under_the_reader_never_mixes(
     build_pack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CL11: another file under the name is compared when the old one goes stale."""
+    """If the handle goes stale and another file has the name, that file is checked first."""
     built, files = files_of(build_pack)
     files.read(0, 0, 10)
     whole = built.shard(0).read_bytes()
@@ -195,7 +197,7 @@ def test_a_shard_replaced_under_the_reader_never_mixes(
 
 
 def test_touching_a_shard_is_fine(build_pack: Any) -> None:
-    """TR05: mtime alone."""
+    """A modification time alone must not make a shard invalid."""
     built, files = files_of(build_pack)
     files.read(0, 0, 10)
     os.utime(built.shard(0), (5, 5))
@@ -204,7 +206,9 @@ def test_touching_a_shard_is_fine(build_pack: Any) -> None:
 
 
 def test_a_lock_of_another_process_does_not_matter(build_pack: Any, format_name: str) -> None:
-    """H502: a finished shard is read while somebody holds flock and lockf on it."""
+    """Locks on shared file systems stopped readers; a finished shard is read while another process
+    holds flock and lockf on it.
+    """
     built, files = files_of(build_pack, format_name=format_name)
     script = (
         "import fcntl, sys; file = open(sys.argv[1], 'r+b'); fcntl.flock(file, fcntl.LOCK_EX);"
@@ -225,7 +229,7 @@ def test_a_lock_of_another_process_does_not_matter(build_pack: Any, format_name:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_a_read_only_pack_of_another_user_is_read(build_pack: Any, format_name: str) -> None:
-    """LM06: no lock file is made, no write is tried."""
+    """A pack in a read-only folder must open: no lock file is made, no write is tried."""
     built = build_pack([[4]], format_name)
     before = sorted(built.root.iterdir())
     for path in before:

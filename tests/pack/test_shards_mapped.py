@@ -85,7 +85,7 @@ def test_few_files_in_memory_stay_mapped(build_pack: Any) -> None:
 
 @pytest.mark.usefixtures("memory")
 def test_a_swapped_shard_in_memory_is_refused(build_pack: Any) -> None:
-    """TR05."""
+    """An index must not be used with another shard, mapped shards included."""
     built, files = files_of(build_pack)
     other = built.root / "other"
     other.write_bytes(bytes(built.shard(1).stat().st_size))

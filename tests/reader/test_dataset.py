@@ -141,7 +141,9 @@ def test_fields_of_bytes_by_name(build_pack: Any, format_name: str) -> None:
 
 
 def test_pickles_small_and_after_use(build_pack: Any, format_name: str) -> None:
-    """LM04: "cannot pickle Environment"."""
+    """Data sets that hold open files fail with "cannot pickle Environment"; this one must pickle
+    after use.
+    """
     built = build_pack([[40] * 5], format_name)
     dataset = PackedDataset(built.root, decode="numpy", transform=CenterCrop(4))
     before = len(pickle.dumps(dataset))
@@ -152,8 +154,8 @@ def test_pickles_small_and_after_use(build_pack: Any, format_name: str) -> None:
 
 
 def test_worker_processes_know_the_rank(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RD01: a spawned worker of rank 3, which has no process group; and a rank that was spawned
-    with a data set made before there were ranks.
+    """A worker that takes itself for rank 0 draws the random numbers of rank 0: a spawned worker
+    of rank 3 has no process group; a spawned rank has a data set made before there were ranks.
     """
     dataset = PackedDataset(build_pack(SHARDS).root)
     made_before = pickle.dumps(dataset)

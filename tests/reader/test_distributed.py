@@ -163,7 +163,9 @@ def options_of(built: Any, folder: Path, **more: Any) -> dict[str, Any]:
 def test_uneven_packs_hang_no_rank(
     build_pack: Any, tmp_path: Path, world: int, shards: list[list[int]], workers: int, tail: str
 ) -> None:
-    """TR08: an all-reduce a step, over two epochs; also fewer batches or shards than ranks."""
+    """Ranks with different numbers of mini-batches hang: an all-reduce a step, over two epochs;
+    also fewer batches or shards than ranks.
+    """
     built = build_pack(shards)
     stride = 2 * world if len(built.samples) < 12 else 12
     options = options_of(built, tmp_path, workers=workers, tail=tail, epochs=2, stride=stride)
@@ -183,7 +185,9 @@ def test_uneven_packs_hang_no_rank(
 def test_killed_and_resumed_on_other_ranks(
     build_pack: Any, tmp_path: Path, before: int, after: int, workers: int
 ) -> None:
-    """RD08, by SIGKILL in mid-epoch: the steps are those of an unbroken run on one rank."""
+    """A resumed run repeated and skipped samples: after SIGKILL in mid-epoch, the steps are those
+    of an unbroken run on one rank.
+    """
     built = build_pack([[9, 9, 9, 1], [8, 8], [9, 0, 9, 9]])  # 71 samples: 5 steps of 12 an epoch
     whole = Job(tmp_path, 1, options_of(built, tmp_path, checkpoint=str(tmp_path / "other"),
                                         epochs=2))  # fmt: skip

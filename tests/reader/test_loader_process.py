@@ -155,7 +155,7 @@ def test_damage_is_gone_around_and_listed_here(build_pack: Any) -> None:
 
 
 def test_a_killed_process_is_an_error_and_the_next_loop_goes_on(build_pack: Any) -> None:
-    """CL08."""
+    """A killed helper process must not hang the loop."""
     built = build_pack([[8] * 4])
     loader = Loader(built.root, batch_size=2, process="fork")
     loop = iter(loader)

@@ -69,7 +69,9 @@ def burn_random_numbers() -> None:
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 @pytest.mark.parametrize("tail", ["drop", "pad", "keep"])
 def test_a_direct_loop_goes_on(build_pack: Any, shuffle: str, tail: str) -> None:
-    """RD08: after every number of mini-batches, 0 and the last included."""
+    """A resumed epoch must neither repeat nor skip: after every number of mini-batches, 0 and the
+    last included.
+    """
     built = build_pack(SHARDS)
     options: dict[str, Any] = {"shuffle": shuffle, "tail": tail, "seed": 3}
     stream = stream_of(built, **options)
@@ -158,7 +160,9 @@ def states_along(stream: BatchStream) -> Iterable[dict[str, Any]]:
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_workers_go_on_with_a_step(build_pack: Any, shuffle: str) -> None:
-    """RD08 with prefetching: 3 workers, then 2, then none; the loop says what it got."""
+    """The same with prefetching: 3 workers, then 2, then none; the state counts delivered mini-
+    batches.
+    """
     built = build_pack(SHARDS)
     options: dict[str, Any] = {"shuffle": shuffle, "tail": "keep"}
     stream = stream_of(built, **options)

@@ -195,7 +195,9 @@ def test_little_more_than_what_is_selected_is_read(
 
 
 def test_pickles_into_a_bit_a_sample(build_pack: Any) -> None:
-    """CL04: a worker's start costs little, whatever is selected."""
+    """A list of samples copied into each worker costs memory; a selection pickles into a bit a
+    sample.
+    """
     built = build_pack([[100] * 20], sizes=[(2, 2)])
     whole = PackedDataset(built.root)
     part = whole.select(fraction=0.5)

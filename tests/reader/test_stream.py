@@ -34,7 +34,9 @@ def seen_keys(stream: BatchStream) -> list[str]:
 def test_pictures_labels_and_keys_belong_together(
     build_pack: Any, format_name: str, shuffle: str, decode: str
 ) -> None:
-    """LM09, and every field in every format."""
+    """Keys sorted as text gave pictures other labels; here all fields belong together, in every
+    format.
+    """
     built = build_pack(SHARDS, format_name, extra=True)
     dataset = PackedDataset(built.root, decode=decode)
     fields = ("key", "image", "note", "label")
@@ -151,7 +153,7 @@ def test_random_crops_depend_on_seed_epoch_and_sample_alone(build_pack: Any) -> 
 
 
 def test_lengths_and_tails(build_pack: Any) -> None:
-    """15 samples: RD07 and the promises about `len`."""
+    """15 samples: no tail may count a sample twice, and `len` must be exact."""
     built = build_pack(SHARDS)
     dataset = PackedDataset(built.root, decode="bytes")
     for tail, world, lengths in (
@@ -248,7 +250,9 @@ def bytes_read() -> int:
 def test_an_epoch_reads_little_more_than_its_batches(
     build_pack: Any, format_name: str, shuffle: str
 ) -> None:
-    """LM10: mini-batches of 7 over on-disk batches of 16, checks at first reads included."""
+    """Small random reads are slow: mini-batches of 7 over on-disk batches of 16, checks at first
+    reads included.
+    """
     built = build_pack([[16] * 8] * 2, format_name, sizes=[(80, 60)])
     dataset = PackedDataset(built.root)
     spans = int(dataset.pack.index["batch_bytes"].sum())

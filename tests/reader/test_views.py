@@ -35,7 +35,7 @@ def test_behave_like_lists(build_pack: Any) -> None:
 
 
 def test_samples_pair_path_and_label(build_pack: Any) -> None:
-    """LM09: index, key and label agree, beyond ten of them."""
+    """Beyond 10 samples, keys sorted as text would pair other labels."""
     built = build_pack([[6], [7]])
     samples = Samples(Pack(built.root))
     assert samples == list(zip(built.keys, built.labels, strict=True))

@@ -53,7 +53,9 @@ def stream_of(built: Any, batch_size: int = 4, **options: Any) -> BatchStream:
 
 
 def test_every_number_of_workers_gives_the_same_bytes(build_pack: Any, format_name: str) -> None:
-    """RD05, H501: forked after the parent has read, three epochs, workers 0, 1, 2, 5."""
+    """Workers that share a handle read wrong data, or each gives every sample: forked after the
+    parent has read, three epochs, workers 0, 1, 2, 5.
+    """
     built = build_pack(SHARDS, format_name)
     stream = stream_of(built, tail="keep", window=2)
     for epoch, workers in ((0, 1), (1, 2), (2, 5)):
@@ -68,7 +70,9 @@ def test_every_number_of_workers_gives_the_same_bytes(build_pack: Any, format_na
 
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 def test_set_epoch_reaches_persistent_workers(build_pack: Any, context: str) -> None:
-    """RD03, RD12, LM04: any way of starting them, after the parent has read; order as without."""
+    """set_epoch was ignored by persistent workers, and data sets did not pickle: any start method,
+    after the parent has read, must keep the order of no workers.
+    """
     stream = stream_of(build_pack(SHARDS), window=2, seed=4)
     loader = loader_of(stream, 2, context, persistent_workers=True)
     seen = []
@@ -192,7 +196,7 @@ def noise_of(build_pack: Any, name: str, **options: Any) -> list[list[float]]:
 
 
 def test_no_two_workers_draw_the_same_numbers(build_pack: Any) -> None:
-    """RD01: 4 workers, 2 ranks; and the same seed gives the same numbers again."""
+    """4 workers, 2 ranks draw different numbers; the same seed gives the same numbers again."""
     found = noise_of(build_pack, "first")
     assert len(found) == 8
     for column in zip(*found, strict=True):
@@ -231,7 +235,9 @@ if __name__ == "__main__":
 def test_workers_neither_hang_nor_multiply_threads(
     build_pack: Any, tmp_path: Path, context: str
 ) -> None:
-    """CL06: OpenCV with threads in the parent before the fork, and loaded first in the worker."""
+    """OpenCV's threads in the parent hung or multiplied in the workers: used before the fork, and
+    first loaded in the worker.
+    """
     built = build_pack([[2, 2]], sizes=[(900, 900)])
     script = tmp_path / "train.py"
     script.write_text(THREADS)
@@ -266,7 +272,9 @@ class Memory:
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs smaps_rollup")
 def test_memory_does_not_grow_with_the_samples(fake_pack: Any) -> None:
-    """CL04: nothing a sample is copied or kept in a worker, whose index pages are shared."""
+    """Lists copied on reference make memory grow with workers: nothing per sample is copied or
+    kept, index pages are shared.
+    """
     dataset = PackedDataset(fake_pack(200_000, 100), decode="bytes", target_transform=Memory())
     index_bytes = dataset.pack.record.index_bytes
     loader = loader_of(BatchStream(dataset, 1000), 2)

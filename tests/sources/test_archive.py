@@ -184,7 +184,7 @@ def test_a_changed_archive_is_refused(small: Path) -> None:
 
 
 def test_a_cut_archive_is_damage_not_fewer_samples(small: Path) -> None:
-    """TR07's kind, for sources: tarfile and webdataset read a cut archive as a shorter one."""
+    """tarfile and webdataset read a truncated archive as a shorter one; here it is an error."""
     os.truncate(small, small.stat().st_size // 2 // 512 * 512)
     with pytest.raises(DamageError, match=r"x\.tar: .*cut short"):
         archive.open_source(small).scan()

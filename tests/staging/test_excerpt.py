@@ -97,7 +97,7 @@ def test_what_is_copied_and_what_follows(build_pack: Any, tmp_path: Path) -> Non
 
 
 def test_an_index_of_a_shard_is_compared_by_its_digest(build_pack: Any, tmp_path: Path) -> None:
-    """TR05."""
+    """An index of another conversion must not be used with a shard."""
     root = build_pack([[4], [4]]).root
     files = {copy.source.name: copy for copy in choose(root, StageOptions()).files(tmp_path)}
     data = (root / "train-000000.index").read_bytes()

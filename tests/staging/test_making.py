@@ -185,7 +185,9 @@ def test_many_at_once_read_it_once(build_pack: Any, tmp_path: Path, start: Start
 
 
 def test_a_killed_process_is_taken_over(build_pack: Any, tmp_path: Path, start: Start) -> None:
-    """CL01's kind: what is whole is kept, a half file is not, nobody waits for the dead."""
+    """After a kill, whole shards are kept, a half file is not, and no process waits for the dead
+    one.
+    """
     built = build_pack(**SHARDS)
     killed = start(built.root, tmp_path / "disk", 0.1)
     waiting = start(built.root, tmp_path / "disk", 0)
@@ -231,7 +233,7 @@ def test_what_somebody_removed_is_copied_again(build_pack: Any, tmp_path: Path, 
 
 @pytest.mark.parametrize("name", ["train-000001.tar", "train-000001.index", "train.index"])
 def test_damage_is_named_and_not_staged(build_pack: Any, tmp_path: Path, name: str) -> None:
-    """TR05: exit 4, with the shard's name; the finished ones stay for the next try."""
+    """A damaged shard is exit 4 with its name; the finished shards stay for the next try."""
     built = build_pack(**SHARDS)
     path = built.root / name
     whole = path.read_bytes()

@@ -221,7 +221,9 @@ def test_a_shard_of_a_killed_worker_is_made_by_another(
 def test_a_deadly_shard_is_named_and_all_others_are_made(
     cluster: Cluster, tree: Path, tmp_path: Path, digest_tree: Digest, expected: dict[str, str]
 ) -> None:
-    """CL08: dask gives up on it after four workers; no hang, and the next run goes on."""
+    """A task that kills its worker hung the run; dask gives up on it after four workers, and the
+    next run goes on.
+    """
     cluster.order("poison", "001_0003.jpg")
     code, said = _end(cluster.start(tree, tmp_path / "pack", "-q"))
     assert code == 1

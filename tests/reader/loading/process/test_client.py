@@ -90,7 +90,7 @@ def test_slots_beyond_what_is_kept_are_forgotten(
 def test_killed_it_is_an_error_that_says_so(
     build_pack: Any, make_material: Any, remotes: list[Remote]
 ) -> None:
-    """CL08: while it is waited for, and before it is asked."""
+    """A loop must not hang when its process is killed: during a request, and before it."""
 
     def wait(pixels: Array) -> Array:
         time.sleep(30)
@@ -150,8 +150,8 @@ def test_not_in_worker_processes_and_not_by_any_method(
 
 
 def test_no_fork_while_other_threads_run(build_pack: Any, make_material: Any) -> None:
-    """CL06. Locks that they hold would be held for ever in the new process: seen with one of
-    Python's import system, held by a thread that used a part of numpy for the first time.
+    """A fork copies locks that other threads hold, and nothing releases them in the child. It
+    happened with a lock of Python's import system: a thread was importing a part of numpy.
     """
     material = make_material(build_pack([[8]]), 2)
     ready = threading.Event()

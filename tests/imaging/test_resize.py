@@ -67,8 +67,7 @@ def test_no_upscale_never_enlarges(width: int, height: int, mode: str, side: int
 @pytest.mark.parametrize("mode", RESIZE_MODES)
 @pytest.mark.parametrize("size", [(1, 2000), (2000, 1), (3, 900), (1, 1)])
 def test_a_thin_picture_keeps_both_sides(mode: str, size: tuple[int, int]) -> None:
-    """A thin picture got a side of 0 pixels; each side must be ≥ 1, too long results are refused.
-    """
+    """A thin picture got a side of 0 pixels; each must be ≥ 1, too long results are refused."""
     pixels = np.full((size[1], size[0], 3), 77, np.uint8)
     options = _options(mode, 256)
     if mode == "short" and size != (1, 1):

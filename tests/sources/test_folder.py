@@ -124,8 +124,7 @@ def test_a_link_to_a_folder_above_ends(tmp_path: Path, write_files: WriteFiles) 
 def test_the_order_of_the_file_system_changes_nothing(
     tmp_path: Path, write_files: WriteFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """File systems list folders in different orders: scandir in sorted, reversed and random order.
-    """
+    """File systems list folders in any order: scandir in sorted, reversed and random order."""
     files = {
         b"%d/%d/%d.jpg" % (a, b, c): b"x" * c for a in range(3) for b in range(3) for c in range(5)
     }

@@ -24,6 +24,8 @@ from packer.reader import PackedDataset
 from packer.reader.order.hashing import Draws, combine
 from packer.settings.options import ConvertOptions
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 COUNT = 160
 

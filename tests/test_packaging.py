@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 #: Package → folder, where that is not the package's own name.
 FOLDERS = {"packer.configs": "configs", "packer.recipes": "recipes"}

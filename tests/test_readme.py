@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 import simplejpeg
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(
     r"^(?P<mark><!-- no-run -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$",

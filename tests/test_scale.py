@@ -17,6 +17,8 @@ from packer.reader.order.epoch import OrderOptions, Schedule
 from packer.settings.options import ConvertOptions
 from packer.writer import PackWriter
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parent.parent / "docs"
 
 #: What the Linux NFS client counted for one epoch in order (scripts/bench_nfs.py: 1,279 pictures,

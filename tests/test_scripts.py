@@ -20,6 +20,8 @@ import simplejpeg
 from packer.packing.transcode import transcode
 from packer.settings.options import ImageOptions
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 
 # Takes 0.1 s a picture, says that it took 2 s for all, and stores the files as they are.

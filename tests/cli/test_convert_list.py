@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 MakeTree = Callable[..., Path]
 Digest = Callable[[Path], dict[str, str]]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 MakeTree = Callable[..., Path]
 PACKER = f"{sys.executable} -m packer"
 DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"

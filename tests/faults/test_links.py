@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.faults
+
 Meet = Callable[..., dict[str, Any]]
 Command = Callable[..., subprocess.Popen[str]]
 Digest = Callable[[Path], dict[str, str]]

@@ -20,6 +20,8 @@ import pytest
 
 from packer import registry
 
+pytestmark = pytest.mark.faults
+
 Meet = Callable[..., dict[str, Any]]
 
 FORMATS = registry.names("formats")

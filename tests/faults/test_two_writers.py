@@ -22,6 +22,8 @@ from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import InUse
 from packer.packing.lock import Lock, Timing
 
+pytestmark = pytest.mark.faults
+
 MakeTree = Callable[..., Path]
 Digest = Callable[[Path], dict[str, str]]
 

@@ -22,7 +22,10 @@ KINDS = (
     *("recipe", "config", "list", "tar", "zip"),
     *("jpeg", "png", "webp", "tiff", "bmp", "gif", "ppm"),
 )
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does"),
+]
 
 
 def test_nothing_but_success_and_errors_of_one_line() -> None:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import simplejpeg
 
+pytestmark = pytest.mark.nfs
+
 #: Calls of the image folder by those of a pack, at least.
 FEWER = 40
 #: Pictures of 25 KB, as at 256 pixels: ten on-disk batches.

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.nfs
+
 # Python imports a module of this name, if there is one, at the start of every process. What is
 # linked is hashed at that moment, so that a later change to it shows.
 SITE = """

@@ -18,6 +18,8 @@ from packer.errors import InUse, OutputError, WorkDone
 from packer.packing.holder import Holder, myself
 from packer.packing.lock import Lock, Timing
 
+pytestmark = pytest.mark.slow
+
 #: Patience of 0.1 s, so that nobody waits for a holder that is gone.
 FAST = Timing(renew=0.02, patience=5, first=15)
 #: Patience of a minute: one that lives is seen at its next renewal, however busy the machine is.

@@ -22,6 +22,8 @@ from packer.reader import BatchStream, Loader, PackedDataset
 from packer.reader.batches.windows import WindowBuffer
 from packer.types import Array
 
+pytestmark = pytest.mark.slow
+
 
 def own_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("packer-")]

@@ -23,7 +23,10 @@ from packer.reader import BatchStream, Loader, PackedDataset
 from packer.reader.transforms import Normalize, RandomHorizontalFlip, RandomResizedCrop
 from packer.types import Array
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning"),
+]
 
 SHARDS = [[4, 0, 4], [3], [4]]
 FIELDS = ("key", "image", "note", "label")

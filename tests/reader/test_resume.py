@@ -18,6 +18,7 @@ from packer.reader import BatchStream, PackedDataset, WindowSampler
 from packer.reader.transforms import RandomResizedCrop
 
 pytestmark = [
+    pytest.mark.slow,
     # More workers than cores are slow, and here that is all they are.
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
     # Python 3.12 and later warn of forks where libraries have threads; that they work is the test.

@@ -22,6 +22,7 @@ SLURM = Path(__file__).parent.parent.parent / "scripts" / "slurm"
 OPTIONS = ("--resize", "700", "--codec", "webp", "--batch-size", "4", "--shard-size", "600kB")
 
 pytestmark = [
+    pytest.mark.cluster,
     pytest.mark.skipif(shutil.which("sbatch") is None, reason="no SLURM here (sbatch)"),
     pytest.mark.skipif(
         "PACKER_TEST_SLURM" not in os.environ, reason="submits jobs: set PACKER_TEST_SLURM=1"

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 import pytest
 
+pytestmark = pytest.mark.cluster
+
 SLURM = Path(__file__).parent.parent.parent / "scripts" / "slurm"
 NAMES = ["submit", *sorted(path.name for path in SLURM.glob("*.sh"))]
 

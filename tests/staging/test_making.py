@@ -23,6 +23,8 @@ from packer.staging.excerpt import StageOptions
 from packer.staging.making import find_staged, stage_pack, stage_split
 from packer.verify import VerifyOptions, verify_pack
 
+pytestmark = pytest.mark.slow
+
 SEQUENTIAL = VerifyOptions(backend="sequential")
 #: Shards of about 150 KB, one of 80.
 SHARDS = {"shards": [[8, 8], [8, 8], [8]], "sizes": [(64, 40)]}

@@ -22,6 +22,8 @@ import pytest
 from packer import registry
 from packer.convert import ConvertOptions, convert_dataset
 
+pytestmark = pytest.mark.cluster
+
 MakeTree = Callable[..., Path]
 Digest = Callable[[Path], dict[str, str]]
 

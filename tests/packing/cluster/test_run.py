@@ -16,6 +16,8 @@ from packer.packing.cluster.run import Cluster, ClusterOrders, require_cluster
 from packer.packing.cluster.scheduler import Connection
 from packer.settings.options import ConvertOptions
 
+pytestmark = pytest.mark.cluster
+
 
 class FakeConnection(Connection):
     """Workers that die over the tasks numbered `deadly`, without a mark; no thread is ever there

@@ -25,6 +25,8 @@ from packer.packing.workers.limits import is_memory_refusal, is_thread_refusal, 
 from packer.reporting import Reporter
 from packer.verify import VerifyOptions, verify_pack
 
+pytestmark = pytest.mark.slow
+
 MakeTree = Callable[..., Path]
 Digest = Callable[[Path], dict[str, str]]
 

@@ -11,6 +11,8 @@ from packer.reader.loading.pipeline import Pipeline
 from packer.reader.loading.sheets import HeapSheets
 from packer.types import Array
 
+pytestmark = pytest.mark.slow
+
 
 def test_many_at_once_in_any_order_of_threads(build_pack: Any, make_material: Any) -> None:
     built = build_pack([[8, 8], [8]])

@@ -17,7 +17,10 @@ from packer.reader.batches.making import Wanted
 from packer.reader.loading.process.client import Remote
 from packer.types import Array
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning"),
+]
 
 
 @pytest.fixture

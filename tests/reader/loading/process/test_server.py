@@ -16,7 +16,10 @@ from packer.reader.loading.process.server import Ask, End, serve
 from packer.reader.loading.process.shared import SharedSheets
 from packer.types import Array
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning"),
+]
 
 Start = Callable[..., Any]
 

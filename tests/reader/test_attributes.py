@@ -210,7 +210,7 @@ def test_a_loader_uses_it_in_its_next_loop(build_pack: Any, process: bool) -> No
     [
         ("stream", None),
         ("stream", "fork"),
-        ("stream", "spawn"),
+        ("stream", "forkserver"),
         ("mixed", None),
         ("mixed", "fork"),
         ("sampler", "fork"),
@@ -270,7 +270,7 @@ def loop_when_asked(connection: Any, stream: BatchStream) -> None:
         connection.send(error)
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", "forkserver"])
 def test_processes_that_were_there_before_refuse_the_old_one(build_pack: Any, context: str) -> None:
     """What DataLoader's persistent workers meet, which torch lets wait for 5 s after an error."""
     stream = BatchStream(PackedDataset(build_pack(SHARDS).root, decode="numpy"), 4)

@@ -101,9 +101,8 @@ def test_loops_in_workers(build_pack: Any, persistent: bool) -> None:
     assert stream.epoch == 2
 
 
-# Few processes are spawned in tests: each has to import torch.
 @pytest.mark.parametrize(
-    ("context", "workers", "persistent"), [("spawn", 1, False), ("forkserver", 2, True)]
+    ("context", "workers", "persistent"), [("forkserver", 1, False), ("forkserver", 2, True)]
 )
 def test_loops_in_workers_that_are_not_forked(
     build_pack: Any, context: str, workers: int, persistent: bool

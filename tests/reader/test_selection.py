@@ -144,7 +144,7 @@ def test_the_sampler_and_workers_number_alike(build_pack: Any) -> None:
     expected = [batch for (batch,) in stream]
     sampler = WindowSampler(part, 3, window=2)
     assert [[part.keys[sample] for sample in samples] for samples in sampler] == expected
-    for context in ("fork", "spawn"):
+    for context in ("fork", "forkserver"):
         loader: Any = DataLoader(
             stream, batch_size=None, num_workers=2, multiprocessing_context=context
         )

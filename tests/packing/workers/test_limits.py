@@ -31,8 +31,9 @@ MakeTree = Callable[..., Path]
 Digest = Callable[[Path], dict[str, str]]
 
 PACKER = (sys.executable, "-m", "packer")
-#: Of no account on any machine.
-USER = "54321"
+#: A user id without processes on any machine; each of xdist's processes has another, as the limit
+#: counts all processes of a user.
+USER = str(54321 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")))
 
 
 class _Warnings(Reporter):

@@ -90,7 +90,7 @@ def test_workers_and_ranks_agree_and_report(build_pack: Any) -> None:
 
     with pytest.warns(UserWarning, match="skipped"):
         expected = keys_of(stream_of())
-    for context in ("fork", "spawn"):
+    for context in ("fork", "forkserver"):
         stream = stream_of()
         loader: Any = DataLoader(
             stream, batch_size=None, num_workers=2, multiprocessing_context=context

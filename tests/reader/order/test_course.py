@@ -127,12 +127,12 @@ class ReadsWithWorkersFirst:
 
 
 def test_pickled_before_the_group(build_pack: Any, tmp_path: Path) -> None:
-    """To spawned ranks, whose workers begin before the ranks themselves call the stream."""
+    """To ranks that are no forks of this process; their workers begin before the ranks loop."""
     built = build_pack([[4, 4], [8]])
     stream = stream_of(built.root)
     expected = [keys_of(stream), keys_of(stream)]
     stream.set_epoch(0)
-    found = on_ranks(tmp_path, ReadsWithWorkersFirst(stream), context="spawn")
+    found = on_ranks(tmp_path, ReadsWithWorkersFirst(stream), context="forkserver")
     for epoch in range(2):
         assert_divided([rank[epoch] for rank in found], built.keys)
         assert set(found[0][epoch]) != set(expected[epoch])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import simplejpeg
 
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree
 
 # A process of the fork server starts as bare as a spawned one: it has only what was pickled for it.
 # With these imported in the server it starts in 50 ms instead of 2 s, most of it PyTorch's import.

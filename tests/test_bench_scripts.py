@@ -6,15 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.fixtures import MakeTree
+
 pytestmark = pytest.mark.slow
 
-MakeTree = Callable[..., Path]
 ROOT = Path(__file__).parent.parent
 
 

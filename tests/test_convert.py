@@ -19,9 +19,8 @@ from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import OutputError, PackerError, SourceError, TooManySkipped, UsageError
 from packer.pack.manifest import Manifest, read_manifest
 from packer.reporting import Progress, Reporter
+from tests.fixtures import Digest, MakeTree
 
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
 FORMATS = registry.names("formats")
 
 

@@ -18,9 +18,7 @@ from packer.merge import merge_pack
 from packer.reader import PackedDataset
 from packer.reporting import Reporter
 from packer.verify import VerifyOptions, verify_pack
-
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
+from tests.fixtures import Digest, MakeTree
 
 OPTIONS = ConvertOptions(resize="32", batch_size=4, shard_size=8_000, jobs=1, backend="sequential")
 

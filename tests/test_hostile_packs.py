@@ -23,9 +23,9 @@ from packer.packing.completion import as_draft, write_beside
 from packer.reader import BatchStream, PackedDataset
 from packer.reader.transforms import CenterCrop, Resize
 from packer.writer import PackWriter
+from tests.fixtures import MakeTree
 from tests.mutating import mutated, outcome, use_all, uses
 
-MakeTree = Callable[..., Path]
 OPTIONS = ConvertOptions(resize="48", batch_size=3, shard_size=4_000, jobs=1, backend="sequential")
 
 

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,7 @@ from packer.errors import InUse, MissingShards, OutputError, SourceError, TooMan
 from packer.merge import merge_pack, ranges
 from packer.packing.lock import Lock
 from packer.reporting import Reporter
-
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
+from tests.fixtures import Digest, MakeTree
 
 
 class _Ears(Reporter):

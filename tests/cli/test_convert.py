@@ -6,17 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.fixtures import Called, Digest, MakeTree, Run
+
 pytestmark = pytest.mark.slow
 
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-Called = Callable[[list[str]], tuple[int, str]]
 SMALL = ("--resize", "48", "--batch-size", "4", "--shard-size", "16kB", "--jobs", "2")
 
 

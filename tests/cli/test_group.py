@@ -1,13 +1,11 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
 from packer import __version__, registry
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.fixtures import Run
 
 HEAVY = {"numpy", "cv2", "PIL", "h5py", "lmdb", "torch", "joblib", "yaml", "simplejpeg"}
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures import MakeTree
+
 pytestmark = pytest.mark.slow
 
-MakeTree = Callable[..., Path]
 PACKER = f"{sys.executable} -m packer"
 DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 

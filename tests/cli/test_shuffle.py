@@ -1,7 +1,5 @@
 import json
 import re
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +7,8 @@ import pytest
 
 from packer.convert import ConvertOptions
 from packer.writer import PackWriter
+from tests.fixtures import Run
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 ARGUMENTS = ("--shuffle", "--batch-size", 16, "--window", 2)
 
 

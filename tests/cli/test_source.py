@@ -11,7 +11,7 @@ import pytest
 from packer.cli._source import open_source
 from packer.reporting import Reporter
 from packer.sources.listed import ListedSource
-from tests.conftest import MakeTree
+from tests.fixtures import MakeTree
 
 
 class _Warnings(Reporter):

@@ -1,14 +1,11 @@
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+from tests.fixtures import MakeTree, Run
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-MakeTree = Callable[..., Path]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -16,13 +16,12 @@ import numpy as np
 import pytest
 from simplejpeg import encode_jpeg
 
+from tests.fixtures import Meet
+
 HERE = Path(__file__).parent
 
 #: Runs with a fault so far, by format.
 RUNS: Counter[str] = Counter()
-
-#: Runs one case: `meet("tar", call="sync", text="train-000001", nth=1, action=28)`.
-Meet = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="session")

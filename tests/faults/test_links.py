@@ -12,15 +12,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.fixtures import Digest, Meet
+
 pytestmark = pytest.mark.faults
 
-Meet = Callable[..., dict[str, Any]]
 Command = Callable[..., subprocess.Popen[str]]
-Digest = Callable[[Path], dict[str, str]]
 
 #: Kinds of links by their number in shim.c.
 KINDS = {

@@ -12,17 +12,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from packer import registry
+from tests.fixtures import Meet
 
 pytestmark = pytest.mark.faults
 
-Meet = Callable[..., dict[str, Any]]
 
 FORMATS = registry.names("formats")
 ALL = os.environ.get("PACKER_TEST_FAULTS") == "all"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,11 +21,10 @@ import pytest
 from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import InUse
 from packer.packing.lock import Lock, Timing
+from tests.fixtures import Digest, MakeTree
 
 pytestmark = pytest.mark.faults
 
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
 
 MOUNTS = os.environ.get("NFS_TEST_MOUNTS", "")
 #: So that a dead holder is waited for half a second.

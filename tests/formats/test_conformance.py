@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from packer import registry
 from packer.errors import MissingDependency, OutputError
 from packer.types import NO_LABEL, Field, Sample
+from tests.formats.shards import BuildShard, ImageFields, MakeBatches
 
 FORMATS = registry.names("formats")
 #: None: a field of kind bytes, coded by nothing.
@@ -80,9 +81,9 @@ def _check_ranges(shard: Any) -> None:
     ids=["no-batch", "one-sample", "no-sample", "last-short", "emptied"],
 )
 def test_gives_back_what_was_written(
-    build: Any,
-    image_fields: Any,
-    make_batches: Any,
+    build: BuildShard,
+    image_fields: ImageFields,
+    make_batches: MakeBatches,
     format_name: str,
     codec: str,
     counts: list[int],
@@ -92,7 +93,9 @@ def test_gives_back_what_was_written(
 
 @each_format
 @each_codec
-def test_hard_payloads(build: Any, image_fields: Any, format_name: str, codec: str | None) -> None:
+def test_hard_payloads(
+    build: BuildShard, image_fields: ImageFields, format_name: str, codec: str | None
+) -> None:
     """1 byte, 5 MB, with NULs, ending in NULs, all NULs; for raw, pictures of such sizes."""
     sizes = [(1, 1), (1300, 1300), (5, 1), (1, 7), (2, 2)]
     draw = np.random.default_rng(1)
@@ -111,7 +114,9 @@ def test_hard_payloads(build: Any, image_fields: Any, format_name: str, codec: s
 
 
 @each_format
-def test_fields_may_be_absent_or_empty(build: Any, image_fields: Any, format_name: str) -> None:
+def test_fields_may_be_absent_or_empty(
+    build: BuildShard, image_fields: ImageFields, format_name: str
+) -> None:
     given_fields = [
         {"image": b"picture", "extra": b"\0"},
         {"image": b"picture"},
@@ -128,7 +133,9 @@ def test_fields_may_be_absent_or_empty(build: Any, image_fields: Any, format_nam
 
 
 @each_format
-def test_only_empty_payloads(build: Any, image_fields: Any, format_name: str) -> None:
+def test_only_empty_payloads(
+    build: BuildShard, image_fields: ImageFields, format_name: str
+) -> None:
     """A batch with samples but without a byte of its own is still read back."""
     samples = [Sample(slot, b"p", 1, 1, 1, {"image": b""}) for slot in range(3)]
     _check(build(format_name, image_fields(None), [samples, samples[:0]]))
@@ -136,7 +143,7 @@ def test_only_empty_payloads(build: Any, image_fields: Any, format_name: str) ->
 
 @each_format
 def test_order_is_that_of_the_slots(
-    build: Any, image_fields: Any, make_batches: Any, format_name: str
+    build: BuildShard, image_fields: ImageFields, make_batches: MakeBatches, format_name: str
 ) -> None:
     """Keys sorted as text give 0, 1, 10, 2; more than 10 batches and 1,000 samples keep their
     order.
@@ -149,7 +156,9 @@ def test_order_is_that_of_the_slots(
 
 
 @each_format
-def test_dots_and_odd_bytes_in_paths(build: Any, image_fields: Any, format_name: str) -> None:
+def test_dots_and_odd_bytes_in_paths(
+    build: BuildShard, image_fields: ImageFields, format_name: str
+) -> None:
     """Dots in a path split a sample elsewhere; here each file is one sample, whatever its name."""
     paths = [
         b"train.v1/22.05.png",
@@ -165,7 +174,9 @@ def test_dots_and_odd_bytes_in_paths(build: Any, image_fields: Any, format_name:
 
 
 @each_format
-def test_batches_ascend(build: Any, image_fields: Any, make_batches: Any, format_name: str) -> None:
+def test_batches_ascend(
+    build: BuildShard, image_fields: ImageFields, make_batches: MakeBatches, format_name: str
+) -> None:
     """Batches of 16 KB and more follow each other, so an epoch in order reads forwards."""
     shard = build(format_name, image_fields(None), make_batches([5] * 60, size=(100, 12)))
     assert (np.diff(shard.layout.batch_offset) > 0).all()
@@ -173,7 +184,7 @@ def test_batches_ascend(build: Any, image_fields: Any, make_batches: Any, format
 
 
 def test_equal_calls_write_equal_bytes(
-    build: Any, image_fields: Any, make_batches: Any, tmp_path: Path
+    build: BuildShard, image_fields: ImageFields, make_batches: MakeBatches, tmp_path: Path
 ) -> None:
     """Neither the time nor the file's name nor what memory held is in a shard."""
     batches = make_batches([3, 0, 40, 1], size=(30, 20))
@@ -194,7 +205,9 @@ def test_equal_calls_write_equal_bytes(
 
 
 @each_format
-def test_never_overwrites(build: Any, image_fields: Any, format_name: str, tmp_path: Path) -> None:
+def test_never_overwrites(
+    build: BuildShard, image_fields: ImageFields, format_name: str, tmp_path: Path
+) -> None:
     path = tmp_path / f"shard.{registry.load('formats', format_name).EXTENSION}"
     path.write_bytes(b"mine")
     with pytest.raises(OutputError, match="exists"):
@@ -203,7 +216,9 @@ def test_never_overwrites(build: Any, image_fields: Any, format_name: str, tmp_p
 
 
 @each_format
-def test_missing_folder(build: Any, image_fields: Any, format_name: str, tmp_path: Path) -> None:
+def test_missing_folder(
+    build: BuildShard, image_fields: ImageFields, format_name: str, tmp_path: Path
+) -> None:
     with pytest.raises(OutputError, match="No such file or directory"):
         build(format_name, image_fields(None), [], folder=tmp_path / "nowhere")
 
@@ -211,7 +226,11 @@ def test_missing_folder(build: Any, image_fields: Any, format_name: str, tmp_pat
 @each_format
 @pytest.mark.parametrize("batches", [0, 1, 3])
 def test_abort_leaves_nothing_open(
-    image_fields: Any, make_batches: Any, format_name: str, batches: int, tmp_path: Path
+    image_fields: ImageFields,
+    make_batches: MakeBatches,
+    format_name: str,
+    batches: int,
+    tmp_path: Path,
 ) -> None:
     writer_class = registry.load("formats", format_name).Writer
     before = _open_files()
@@ -227,7 +246,11 @@ def test_abort_leaves_nothing_open(
 
 @each_format
 def test_close_leaves_nothing_open(
-    build: Any, image_fields: Any, make_batches: Any, format_name: str, tmp_path: Path
+    build: BuildShard,
+    image_fields: ImageFields,
+    make_batches: MakeBatches,
+    format_name: str,
+    tmp_path: Path,
 ) -> None:
     before = _open_files()
     build(format_name, image_fields(None), make_batches([4, 4]))
@@ -237,7 +260,11 @@ def test_close_leaves_nothing_open(
 
 @each_format
 def test_refused_sync(
-    image_fields: Any, make_batches: Any, format_name: str, tmp_path: Path, monkeypatch: Any
+    image_fields: ImageFields,
+    make_batches: MakeBatches,
+    format_name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A full NFS server lets every write succeed and says so at fsync alone."""
 
@@ -308,7 +335,7 @@ def test_any_samples(
 
 @each_format
 def test_missing_library_is_named(
-    image_fields: Any, format_name: str, tmp_path: Path, monkeypatch: Any
+    image_fields: ImageFields, format_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = registry.load("formats", format_name)
     if not module.EXTRA:

@@ -7,12 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from packer import registry
 from packer.errors import OutputError
+from tests.formats.shards import ImageFields, MakeBatches
 
 #: Writes each format's shard under ever higher limits of a file's size; one JSON line each.
 _SCRIPT = """
@@ -89,7 +89,11 @@ def test_size_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format_name", registry.names("formats"))
 @pytest.mark.parametrize("counts", [[4] * 40, [14]], ids=["in-a-batch", "at-the-end"])
 def test_full_file_system(
-    small_disk: Path, image_fields: Any, make_batches: Any, format_name: str, counts: list[int]
+    small_disk: Path,
+    image_fields: ImageFields,
+    make_batches: MakeBatches,
+    format_name: str,
+    counts: list[int],
 ) -> None:
     path = small_disk / "shard"
     writer = registry.load("formats", format_name).Writer(path, image_fields(None), one_size=False)

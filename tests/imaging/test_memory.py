@@ -16,8 +16,7 @@ from packer.imaging import colour, memory
 from packer.imaging.decode import decode
 from packer.imaging.heads.probe import probe
 from packer.types import Pixels
-
-Save = Callable[..., bytes]
+from tests.fixtures import Save
 
 _MIB = 1 << 20
 

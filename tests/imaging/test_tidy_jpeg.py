@@ -16,8 +16,8 @@ from packer.imaging.tidy_jpeg import has_lost_block, tidied
 from packer.packing.transcode import transcode
 from packer.settings.options import ImageOptions
 from packer.types import Pixels
+from tests.fixtures import Save
 
-Save = Callable[..., bytes]
 _KINDS = ("plain", "optimized", "restarts", "progressive", "gray")
 
 

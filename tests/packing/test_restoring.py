@@ -25,7 +25,6 @@ from packer.reader import PackedDataset
 from packer.reporting import Reporter
 from packer.verify import VerifyOptions, verify_pack
 
-Digest = Callable[[Path], dict[str, str]]
 OPTIONS = ConvertOptions(
     resize="24", batch_size=4, shard_size=1_000, split="train=0.7,val=0.3", jobs=1
 )

@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from packer.reader import BatchStream, PackedDataset
+from tests.packs import BuildPack
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,7 +54,7 @@ def train(options: dict[str, Any]) -> None:
         tail=options["tail"], fields=["key"],
     )  # fmt: skip
     assert stream.schedule.options.rank == rank
-    workers = {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": True}
+    workers: Any = {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": True}
     loader: Any = DataLoader(stream, batch_size=None, **(workers if options["workers"] else {}))
     checkpoint = Path(options["checkpoint"])
     if checkpoint.exists():
@@ -164,7 +165,12 @@ def options_of(built: Any, folder: Path, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_uneven_packs_hang_no_rank(
-    build_pack: Any, tmp_path: Path, world: int, shards: list[list[int]], workers: int, tail: str
+    build_pack: BuildPack,
+    tmp_path: Path,
+    world: int,
+    shards: list[list[int]],
+    workers: int,
+    tail: str,
 ) -> None:
     """Ranks with different numbers of mini-batches hang: an all-reduce a step, over two epochs;
     also fewer batches or shards than ranks.
@@ -186,7 +192,7 @@ def test_uneven_packs_hang_no_rank(
 
 @pytest.mark.parametrize(("before", "after", "workers"), [(3, 2, 2), (2, 4, 0)])
 def test_killed_and_resumed_on_other_ranks(
-    build_pack: Any, tmp_path: Path, before: int, after: int, workers: int
+    build_pack: BuildPack, tmp_path: Path, before: int, after: int, workers: int
 ) -> None:
     """A resumed run repeated and skipped samples: after SIGKILL in mid-epoch, the steps are those
     of an unbroken run on one rank.
@@ -209,7 +215,7 @@ def test_killed_and_resumed_on_other_ranks(
     assert len(list(whole.steps())) == 10
 
 
-def test_the_example_trains_and_goes_on(build_pack: Any, tmp_path: Path) -> None:
+def test_the_example_trains_and_goes_on(build_pack: BuildPack, tmp_path: Path) -> None:
     """scripts/train_ddp.py under torchrun: 2 ranks for an epoch, 1 rank for another; the first
     without a split to test with.
     """
@@ -248,7 +254,10 @@ def test_the_example_trains_and_goes_on(build_pack: Any, tmp_path: Path) -> None
     ],
 )
 def test_the_example_refuses_wrong_arguments(
-    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """With --check as without it; right ones are taken although there is no pack yet."""
     script = str(ROOT / "scripts" / "train_ddp.py")
@@ -263,7 +272,7 @@ def test_the_example_refuses_wrong_arguments(
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_example_names_the_splits_that_there_are(build_pack: Any) -> None:
+def test_the_example_names_the_splits_that_there_are(build_pack: BuildPack) -> None:
     example = runpy.run_path(str(ROOT / "scripts" / "train_ddp.py"))
     options = argparse.Namespace(pack=build_pack([[8, 8]]).root, val="valid")
     with pytest.raises(SystemExit, match="has no split 'valid', only train"):
@@ -273,7 +282,7 @@ def test_the_example_names_the_splits_that_there_are(build_pack: Any) -> None:
 
 
 def test_the_example_keeps_the_global_batch_size(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     example = runpy.run_path(str(ROOT / "scripts" / "train_ddp.py"))
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: 3)

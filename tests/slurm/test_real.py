@@ -12,10 +12,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.fixtures import Digest, MakeTree
 
 SLURM = Path(__file__).parent.parent.parent / "scripts" / "slurm"
 #: Slow to encode, and small shards: a task can be caught in the middle.
@@ -28,9 +30,6 @@ pytestmark = [
         "PACKER_TEST_SLURM" not in os.environ, reason="submits jobs: set PACKER_TEST_SLURM=1"
     ),
 ]
-
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
 
 
 class Jobs:

@@ -10,7 +10,7 @@ import sys
 import tarfile
 import threading
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -23,9 +23,7 @@ from packer import sources
 from packer.errors import DamageError, ImageError, SourceError
 from packer.sources import Source, archive
 from packer.types import Listing
-
-WriteFiles = Callable[[Path, Mapping[bytes, bytes]], Path]
-PackFolder = Callable[[Path, Path], Path]
+from tests.fixtures import PackFolder, WriteFiles
 
 #: Names that file systems, tar and zip can hold; bytes that are no UTF-8 are among them.
 NAMES = st.one_of(

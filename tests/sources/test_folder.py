@@ -5,7 +5,7 @@ import pickle
 import random
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,8 +14,7 @@ import pytest
 from packer import sources
 from packer.errors import ImageError, ReadError, SourceError
 from packer.sources import folder
-
-WriteFiles = Callable[[Path, Mapping[bytes, bytes]], Path]
+from tests.fixtures import WriteFiles
 
 
 def test_lists_candidates_sorted_with_sizes_and_times(

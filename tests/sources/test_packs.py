@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from packer.convert import convert_dataset
 from packer.sources import _packs
-
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree
 
 
 def test_a_real_pack_is_one(make_tree: MakeTree, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ import dataclasses
 import json
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,8 @@ from packer.reader import PackedDataset
 from packer.reporting import Progress, Reporter
 from packer.verify import VerifyOptions, verify_pack
 from packer.verify.subset import Subset
+from tests.fixtures import MakeTree
 
-MakeTree = Callable[..., Path]
 JOBS = {"jobs": 1}
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ from packer.packing.lock import Lock
 from packer.packing.shards.shard import WORK_FOLDER
 from packer.verify import VerifyOptions, VerifyResult, verify_pack
 from packer.verify.subset import Subset
-
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
+from tests.fixtures import Digest, MakeTree
 
 
 @pytest.fixture(params=registry.names("formats"))

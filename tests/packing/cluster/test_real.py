@@ -21,11 +21,10 @@ import pytest
 
 from packer import registry
 from packer.convert import ConvertOptions, convert_dataset
+from tests.fixtures import Digest, MakeTree
 
 pytestmark = pytest.mark.cluster
 
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
 
 needs_dask = pytest.mark.skipif(
     importlib.util.find_spec("distributed") is None, reason="distributed is not installed"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
@@ -24,11 +24,10 @@ from packer.convert import ConvertOptions, convert_dataset
 from packer.packing.workers.limits import is_memory_refusal, is_thread_refusal, why_refused
 from packer.reporting import Reporter
 from packer.verify import VerifyOptions, verify_pack
+from tests.fixtures import Digest, MakeTree
 
 pytestmark = pytest.mark.slow
 
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
 
 PACKER = (sys.executable, "-m", "packer")
 #: A user id without processes on any machine; each of xdist's processes has another, as the limit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,15 +11,15 @@ from packer.reader.batches.fields import Fields
 from packer.reader.batches.making import Material
 from packer.reader.order.course import make_schedule
 from packer.reader.order.epoch import OrderOptions
-
-MakeMaterial = Callable[..., Material]
+from tests.packs import Built
+from tests.reader.loading.materials import MakeMaterial
 
 
 @pytest.fixture
 def make_material() -> MakeMaterial:
     """make_material(built, 4, transform=…) → mini-batches of 4, in order: key, image, label."""
 
-    def make(built: Any, batch_size: int, planes: bool = False, **options: Any) -> Material:
+    def make(built: Built, batch_size: int, planes: bool = False, **options: Any) -> Material:
         dataset = PackedDataset(built.root, **{"decode": "numpy", **options})
         schedule = make_schedule(dataset.pack, OrderOptions(batch_size, "none"))
         fields = Fields(dataset, ("key", "image", "label"), 0, as_dict=False)

@@ -1,0 +1,176 @@
+"""Shards to test with, and each format read by its own library alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+
+from packer.types import Field, Sample, ShardLayout
+
+#: A sample as a library sees it: slot, label, payloads by field name.
+Seen = tuple[int, int, dict[str, bytes]]
+
+LABEL = Field("label", "label", "cls")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A finished shard and what went into it."""
+
+    format: str
+    path: Path
+    fields: tuple[Field, ...]
+    batches: list[list[Sample]]
+    layout: ShardLayout
+
+    @property
+    def samples(self) -> list[Sample]:
+        return [sample for batch in self.batches for sample in batch]
+
+    @property
+    def expected(self) -> list[Seen]:
+        return [
+            (s.slot, s.label, {name: bytes(data) for name, data in s.payloads.items()})
+            for s in self.samples
+        ]
+
+    def by_preads(self) -> list[dict[str, bytes]]:
+        """Payloads of each sample, by the layout's offsets, out of their batch's range alone."""
+        data = self.path.read_bytes()
+        seen = []
+        batch_of = np.repeat(np.arange(len(self.batches)), [len(batch) for batch in self.batches])
+        for sample, batch in enumerate(batch_of):
+            start = int(self.layout.batch_offset[batch])
+            block = data[start : start + int(self.layout.batch_bytes[batch])]
+            payloads = {}
+            for name, offsets in self.layout.field_offset.items():
+                offset, size = int(offsets[sample]), int(self.layout.field_size[name][sample])
+                if offset >= 0:
+                    assert 0 <= offset - start <= len(block) - size
+                    payloads[name] = block[offset - start : offset - start + size]
+                else:
+                    assert (offset, size) == (-1, -1)
+            seen.append(payloads)
+        return seen
+
+    def alone(self) -> list[Seen]:
+        """All samples as the format's own library gives them, without the index."""
+        if self.format not in _ALONE:
+            pytest.skip(f"tests/formats/shards.py has no reader for {self.format}")
+        return list(_ALONE[self.format](self))
+
+
+class BuildShard(Protocol):
+    """Writes one shard."""
+
+    def __call__(
+        self,
+        format_name: str,
+        fields: Sequence[Field],
+        batches: Sequence[Sequence[Sample]],
+        one_size: bool = False,
+        folder: Path = ...,
+        name: str = "shard",
+    ) -> Shard: ...
+
+
+class ImageFields(Protocol):
+    """Makes the fields of a pack: image, label and others."""
+
+    def __call__(self, codec: str | None, *more: Field) -> tuple[Field, ...]: ...
+
+
+class MakeBatches(Protocol):
+    """Makes batches of so many samples."""
+
+    def __call__(
+        self,
+        counts: Sequence[int],
+        size: tuple[int, int] = (4, 3),
+        classes: int = 300,
+        seed: int = 0,
+    ) -> list[list[Sample]]: ...
+
+
+def _tar_alone(shard: Shard) -> Iterator[Seen]:
+    by_extension = {entry.extension: entry for entry in shard.fields}
+    grouped: dict[int, dict[str, bytes]] = {}
+    with tarfile.open(shard.path, format=tarfile.USTAR_FORMAT) as archive:
+        for member in archive:
+            key, _, extension = member.name.partition(".")
+            if int(key) in grouped:
+                assert list(grouped)[-1] == int(key), "members of a sample are not adjacent"
+            file = archive.extractfile(member)
+            assert file is not None
+            grouped.setdefault(int(key), {})[extension] = file.read()
+    for slot, members in grouped.items():
+        label = int(members.pop("cls", b"-1"))
+        payloads = {}
+        for extension, data in members.items():
+            entry = by_extension[extension]
+            is_array = entry.codec == "raw"
+            payloads[entry.name] = np.load(io.BytesIO(data)).tobytes() if is_array else data
+        yield slot, label, payloads
+
+
+def _cut(shard: Shard, columns: dict[str, Any], batches: Iterator[bytes]) -> Iterator[Seen]:
+    names = [entry.name for entry in shard.fields if entry.kind != "label"]
+    ends = columns["path_offset"]
+    for sample, given in enumerate(shard.samples):
+        stored = columns["path_bytes"][ends[sample] : ends[sample + 1]].tobytes()
+        assert stored == given.path
+    for first, count in zip(columns["batch_first"], columns["batch_count"], strict=True):
+        value = next(batches)
+        for sample in range(first, first + count):
+            payloads = {}
+            for name in names:
+                offset, size = columns[f"{name}.offset"][sample], columns[f"{name}.size"][sample]
+                if offset >= 0:
+                    payloads[name] = value[offset : offset + size]
+            yield int(columns["slot"][sample]), int(columns["label"][sample]), payloads
+
+
+def _lmdb_alone(shard: Shard) -> Iterator[Seen]:
+    import lmdb
+
+    with (
+        lmdb.open(str(shard.path), subdir=False, readonly=True, lock=False) as env,
+        env.begin() as transaction,
+    ):
+        everything = dict(transaction.cursor())
+    meta = json.loads(everything.pop(b"meta"))
+    assert (meta["format"], meta["version"]) == ("packer-lmdb", 1)
+    columns = {
+        key.removeprefix(b"column/").decode(): np.load(io.BytesIO(value))
+        for key, value in everything.items()
+        if key.startswith(b"column/")
+    }
+    batches = [value for key, value in everything.items() if key.startswith(b"batch/")]
+    assert len(batches) == meta["batches"]
+    yield from _cut(shard, columns, iter(batches))
+
+
+def _hdf5_alone(shard: Shard) -> Iterator[Seen]:
+    import h5py
+
+    with h5py.File(shard.path, "r") as file:
+        assert (file.attrs["format"], file.attrs["version"]) == (b"packer-hdf5", 1)
+        assert len(json.loads(file.attrs["fields"])) == len(shard.fields)
+        columns = {name: dataset[:] for name, dataset in file["columns"].items()}
+        names = [f"batches/{batch:06d}" for batch in range(len(file["batches"]))]
+        yield from _cut(shard, columns, (file[name][:].tobytes() for name in names))
+
+
+_ALONE: dict[str, Callable[[Shard], Iterator[Seen]]] = {
+    "tar": _tar_alone,
+    "lmdb": _lmdb_alone,
+    "hdf5": _hdf5_alone,
+}

@@ -119,7 +119,6 @@ def test_an_opened_pictures_profile_counts(tmp_path: Path, pixels: Pixels) -> No
         (Image.new("F", (4, 4)), "mode F"),
         (b"no picture", r"undecodable|unsupported"),
     ],
-    ids=str,
 )
 def test_what_is_no_picture_is_refused(image: Any, words: str) -> None:
     with pytest.raises(ImageError, match=words):

@@ -1,4 +1,4 @@
-"""Fixtures that tests of several rooms share."""
+"""Fixtures shared by several rooms."""
 
 from __future__ import annotations
 

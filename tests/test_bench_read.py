@@ -1,4 +1,4 @@
-"""scripts/bench_read.py and its parts, over a few drawn pictures."""
+"""scripts/bench_read.py and its parts, with a few drawn pictures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 COUNT = 160
 
-# A peer: packer's pictures, one by one. The last argument says what is wrong with it.
+# A peer: reads packer's pictures one by one. The last argument selects its fault.
 PEER = """
 import sys
 import numpy as np

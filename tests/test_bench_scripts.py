@@ -1,4 +1,4 @@
-"""The bench scripts that need no pack: run small, they print what they say, and it holds."""
+"""Bench scripts that need no pack: small runs print results, and the results are plausible."""
 
 from __future__ import annotations
 

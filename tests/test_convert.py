@@ -1,4 +1,4 @@
-"""Whole conversions: the same bytes however they are made, nothing lost, errors in one line."""
+"""Whole conversions: equal bytes for all ways of making them, nothing lost, errors in one line."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Going on with a pack whose source changed since, or over what a dead run left."""
+"""Continue a pack after its source has changed, or after a run that died."""
 
 import dataclasses
 import functools

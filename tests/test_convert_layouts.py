@@ -1,4 +1,4 @@
-"""Conversions of what people have beside or instead of pictures in class folders."""
+"""Conversions of folders with other files than pictures in class folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packs that others made to harm whoever opens them: one clear line, and nothing else."""
+"""Packs that an attacker made: opening them must give one clear line, and no harm."""
 
 from __future__ import annotations
 

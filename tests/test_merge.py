@@ -1,4 +1,4 @@
-"""Parts: any order, at once, again; what is missing is named; the bytes of one process."""
+"""Parts made in any order, at once, or twice: missing ones are named; bytes equal one process's."""
 
 import os
 import shutil

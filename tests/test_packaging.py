@@ -1,4 +1,4 @@
-"""What is installed: packages against folders, the wheel's content, names and extras."""
+"""Installed files: packages against folders, the wheel's content, names and extras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/scale.md says what docs/scale.py computes, and its model agrees with packs."""
+"""The figures of docs/scale.md are those of docs/scale.py, whose model agrees with packs."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ T = TypeVar("T")
 #: Seconds to wait for the scheduler's answer, and for the client to close.
 _CONNECT_SECONDS = 10
 _CLOSE_SECONDS = 2
-#: Task size above which dask logs a warning. A task holds only a path per picture, so dask's default
+#: Task size above which dask logs a warning. A task holds only a path per picture, so the default
 #: of 10 MB is exceeded only by shards of very many small pictures, and they are legitimate.
 _LARGE_TASK = "1GB"
 

@@ -1,7 +1,7 @@
-"""Conversions by a real dask cluster on this machine: a scheduler and two workers of one thread.
+"""Conversions on a real dask cluster on this machine: a scheduler and two workers of one thread.
 
-Workers load a script that does to them, on demand, what happens to machines: files in a folder tell
-it what. Everything goes through the command line, with warnings as errors.
+Workers load a script that makes them fail as machines fail; files in a folder select the failure.
+All tests use the command line, with warnings as errors.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def test_a_signal_takes_the_tasks_back(
     assert _end(run)[0] == code
     assert not list((tmp_path / "pack" / ".packer").glob("lock-*"))
     (cluster.orders / "wait").unlink()
-    # Those who were at a shard see that the run is over, and leave nothing of it.
+    # Workers in the middle of a shard notice that the run has ended, and remove their files.
     _wait(lambda: not list((tmp_path / "pack" / ".packer").glob("*.tmp")))
     assert not list((tmp_path / "pack").glob("*.tar"))
 

@@ -1,5 +1,6 @@
-"""Conversions where the system refuses processes, threads, semaphores or memory: real limits, real
-processes. All end, and say in one line which limit it was.
+"""Conversions if the system refuses processes, threads, semaphores or memory.
+
+Limits and processes are real. Each run must end, and one line must name the limit.
 """
 
 from __future__ import annotations

@@ -196,6 +196,7 @@ convert_dataset(sys.argv[1], sys.argv[2], options)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_killed_at_any_moment_then_finished_gives_the_same_bytes(
     tmp_path: Path, make_tree: MakeTree, digest_tree: Digest, format_name: str

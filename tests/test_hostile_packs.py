@@ -26,6 +26,8 @@ from packer.writer import PackWriter
 from tests.fixtures import MakeTree
 from tests.mutating import mutated, outcome, use_all, uses
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = ConvertOptions(resize="48", batch_size=3, shard_size=4_000, jobs=1, backend="sequential")
 
 

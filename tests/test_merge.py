@@ -129,6 +129,7 @@ def test_skips_are_judged_over_the_whole(tmp_path: Path, make_tree: MakeTree) ->
     assert merge_pack(tmp_path / "pack", max_skipped=12).manifest.counts["skipped"] == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [False, True], ids=["merge", "merge-when-complete"])
 def test_parts_at_once(tmp_path: Path, tree: Path, digest_tree: Digest, last: bool) -> None:
     """Four processes that end at about the same time; with the option, one of them joins."""

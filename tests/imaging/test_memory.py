@@ -18,6 +18,8 @@ from packer.imaging.heads.probe import probe
 from packer.types import Pixels
 from tests.fixtures import Save
 
+pytestmark = pytest.mark.slow
+
 _MIB = 1 << 20
 
 

@@ -190,6 +190,7 @@ def test_a_subset_with_transforms_of_its_own(build_pack: BuildPack) -> None:
     assert shapes == [(4, 3, 3, 3), (4, 5, 5, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", [False, True])
 def test_a_loader_uses_it_in_its_next_loop(build_pack: BuildPack, process: bool) -> None:
     root = build_pack(SHARDS).root
@@ -275,6 +276,7 @@ def loop_when_asked(connection: Any, stream: BatchStream) -> None:
         connection.send(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", ["fork", "forkserver"])
 def test_processes_that_were_there_before_refuse_the_old_one(
     build_pack: BuildPack, context: str

@@ -9,6 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).with_name("changing.py")
 #: What each change may lead to. Of a file with the same name the old one may still be open.
 EXPECTED = {

@@ -73,6 +73,7 @@ def test_loops_in_the_training_process(build_pack: BuildPack) -> None:
         assert [epoch_of(iterated()) for _ in range(2)] == expected[2:], name
 
 
+@pytest.mark.slow
 def test_a_loader_with_a_process_of_its_own(build_pack: BuildPack) -> None:
     root = build_pack([[4, 4], [4]]).root
     expected = expected_of(stream_of(root))
@@ -102,6 +103,7 @@ def test_loops_in_workers(build_pack: BuildPack, persistent: bool) -> None:
     assert stream.epoch == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("context", "workers", "persistent"), [("forkserver", 1, False), ("forkserver", 2, True)]
 )

@@ -11,6 +11,8 @@ import pytest
 
 from tests.packs import BuildPack
 
+pytestmark = pytest.mark.slow
+
 READ = """
 import sys
 import numpy as np

@@ -127,6 +127,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_small_shared_memory(build_pack: BuildPack, tmp_path: Path) -> None:
     """As docker's, in a mount namespace of its own."""
     root = build_pack([[24, 24]], sizes=SIZES).root

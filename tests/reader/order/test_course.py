@@ -19,6 +19,7 @@ from packer.reader import BatchStream, Loader, MixedStream, PackedDataset, Windo
 from tests.packs import BuildPack
 
 pytestmark = [
+    pytest.mark.cluster,
     pytest.mark.skipif(
         not dist.is_available() or not dist.is_gloo_available(),
         reason="needs torch.distributed with gloo",

@@ -1,4 +1,4 @@
-"""What the command says of sources, and names in other locales."""
+"""Messages of the command about sources, and names in other locales."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source that a command names: a list, or what `open_input` opens."""
+"""The source named on the command line: a list, or any input of `open_input`."""
 
 from __future__ import annotations
 

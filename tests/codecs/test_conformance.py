@@ -1,4 +1,4 @@
-"""What every codec that is here must do; a new file in packer/codecs/ is picked up by itself."""
+"""Contract of a codec, tested on every codec; a new file in packer/codecs/ is found by itself."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Whole conversions where link() does not give what it should: between folders (AFS, mergerfs), at
-all (FAT, SMB, FUSE), or a symbolic link (BeeGFS).
+"""Whole conversions on file systems with restricted link().
+
+link() fails between folders (AFS, mergerfs) or always (FAT, SMB, FUSE), or it makes a symbolic link
+(BeeGFS).
 """
 
 from __future__ import annotations

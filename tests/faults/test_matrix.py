@@ -1,8 +1,10 @@
-"""Fault × phase × format: right exit code, one line that says what and where, finished shards kept,
-the same command goes on, and the pack is the one of an undisturbed run.
+"""Every fault in every phase and format.
+
+The exit code is right, one line names fault and file, and finished shards are kept. The same
+command then continues, and the pack equals that of an undisturbed run.
 
 PACKER_TEST_FAULTS=all runs every errno at every place in every format. By default each place has
-one errno a call, and what all formats share is tried with tar.
+one errno a call, and faults common to all formats are tried with tar.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fixtures of this room's tests: shards, and what goes into them."""
+"""Fixtures of this room's tests: shards, and their fields and batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every format owes: whatever is in packer/formats and packer/codecs is tried here."""
+"""Contract of a format, tested on every format in packer/formats and codec in packer/codecs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files with one fault each: what costs no pixel passes, what damages pixels is named."""
+"""Files with one fault each: harmless faults pass, faults that damage pixels are named."""
 
 from __future__ import annotations
 

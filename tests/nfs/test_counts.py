@@ -1,4 +1,4 @@
-"""What a real client's counters say of one epoch."""
+"""Requests of one epoch, by the counters of a real NFS client."""
 
 from __future__ import annotations
 

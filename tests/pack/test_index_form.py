@@ -1,4 +1,4 @@
-"""What an index may hold; each wrong value is one that a process would fail of, or worse, not."""
+"""Valid values in an index; each invalid one would end a process, or give wrong samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies beside the shards follows from the shards, and all that makes packs makes it alike."""
+"""Files beside the shards depend on the shards alone, and all ways of making packs write them."""
 
 from __future__ import annotations
 

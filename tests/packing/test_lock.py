@@ -1,4 +1,4 @@
-"""Locks: who excludes whom, takers of dead holders, holders that lose theirs."""
+"""Locks: exclusion, takeover from dead holders, holders that lose their lock."""
 
 import dataclasses
 import os

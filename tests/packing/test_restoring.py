@@ -1,4 +1,4 @@
-"""What a complete pack has lost is made again by the same command, with the same bytes."""
+"""Lost files of a complete pack are made again by the same command, with the same bytes."""
 
 from __future__ import annotations
 

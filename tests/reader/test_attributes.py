@@ -1,4 +1,4 @@
-"""What happens when an attribute that mirrors an argument is assigned."""
+"""Assignments to attributes that mirror an argument."""
 
 from __future__ import annotations
 

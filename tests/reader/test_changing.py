@@ -1,5 +1,6 @@
-"""A pack that is changed while it is read: right pictures or an error that says so, never a signal,
-never other pictures.
+"""A pack that changes during reading.
+
+Readers give the right pictures or an error that names the file: no signal, no other pictures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Each loop is the next epoch, whoever reads: real loaders, real worker processes."""
+"""Each loop is the next epoch, for all readers: real loaders, real worker processes."""
 
 from __future__ import annotations
 

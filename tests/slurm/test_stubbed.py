@@ -1,4 +1,4 @@
-"""What the scripts ask of SLURM, and what they do with what it gives, without SLURM."""
+"""Calls of SLURM's commands by the scripts, and use of their answers, without SLURM."""
 
 from __future__ import annotations
 

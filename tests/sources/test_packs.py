@@ -1,4 +1,4 @@
-"""What sources pass over is in test_agreement.py."""
+"""Packs inside of a source; test_agreement.py tests which files are passed over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Staging where others can read or write: rights of copies, and what others have put there."""
+"""Staging in folders of several users: permissions of copies, and files of other users."""
 
 from __future__ import annotations
 

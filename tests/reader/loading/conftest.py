@@ -1,4 +1,4 @@
-"""What mini-batches are made of, for tests of who makes them."""
+"""Inputs of mini-batches, for tests of the code that makes mini-batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What accelerate divides, with its own classes' names and calls, and no accelerate."""
+"""Division of batches by accelerate: stand-ins with its classes' names and calls."""
 
 from __future__ import annotations
 

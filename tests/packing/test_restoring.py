@@ -297,11 +297,11 @@ def test_a_pack_that_cannot_be_written_to(packed: Callable[..., Packed]) -> None
 #: `packer convert`, killed when it is about to publish for the n-th time in one of its modules.
 _KILLED = """
 import os, signal, sys
-from packer import restore
 from packer.cli import _group
-from packer.packing import shard
+from packer.packing import restoring
+from packer.packing.shards import shard
 
-module, name = {"shard": (shard, "publish"), "beside": (restore, "publish_bytes")}[sys.argv[1]]
+module, name = {"shard": (shard, "publish"), "beside": (restoring, "publish_bytes")}[sys.argv[1]]
 left, real = int(sys.argv[2]), getattr(module, name)
 
 def publish(*arguments):

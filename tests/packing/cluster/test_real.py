@@ -38,7 +38,7 @@ SECONDS = 40.0
 PRELOAD = """
 import os, signal, time
 from pathlib import Path
-from packer.packing import remote
+from packer.packing.cluster import remote
 
 orders = Path(os.environ["TEST_ORDERS"])
 if remote.make_batch.__name__ != "made":  # else dask loads this a second time
@@ -310,7 +310,7 @@ def test_a_lost_scheduler_ends_the_run_and_any_other_goes_on(
 
 IMPATIENT = """
 import sys
-from packer.packing import scheduler
+from packer.packing.cluster import scheduler
 scheduler._CONNECT_SECONDS = 0.5
 from packer.__main__ import main
 main()

@@ -17,7 +17,9 @@ from pathlib import Path
 
 #: Whose libraries have a bound that is tried: what the user's machine needs.
 EXTRAS = ("convert", "dask")
-_BOUND = re.compile(r"(?P<name>[\w.-]+)\s*>=\s*(?P<oldest>[\d.]+)\s*(?P<marker>;.*)?")
+_BOUND = re.compile(
+    r"(?P<name>[\w.-]+)\s*>=\s*(?P<oldest>[\d.]+)(\s*,\s*<\s*[\d.]+)?\s*(?P<marker>;.*)?"
+)
 
 
 def constraints(setup_cfg: str) -> Iterator[str]:

@@ -1,9 +1,8 @@
-"""Materials: what mini-batches are made from, for tests of the code that makes them."""
+"""Inputs of mini-batches, for tests of the code that makes mini-batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -12,15 +11,22 @@ from packer.reader.batches.fields import Fields
 from packer.reader.batches.making import Material
 from packer.reader.order.course import make_schedule
 from packer.reader.order.epoch import OrderOptions
+from tests.packs import Built
 
-MakeMaterial = Callable[..., Material]
+
+class MakeMaterial(Protocol):
+    """Makes what mini-batches are made from; options are those of PackedDataset."""
+
+    def __call__(
+        self, built: Built, batch_size: int, planes: bool = False, **options: Any
+    ) -> Material: ...
 
 
 @pytest.fixture
 def make_material() -> MakeMaterial:
     """make_material(built, 4, transform=…) → mini-batches of 4, in order: key, image, label."""
 
-    def make(built: Any, batch_size: int, planes: bool = False, **options: Any) -> Material:
+    def make(built: Built, batch_size: int, planes: bool = False, **options: Any) -> Material:
         dataset = PackedDataset(built.root, **{"decode": "numpy", **options})
         schedule = make_schedule(dataset.pack, OrderOptions(batch_size, "none"))
         fields = Fields(dataset, ("key", "image", "label"), 0, as_dict=False)

@@ -1,6 +1,6 @@
-"""Mutated packs, as somebody makes them who wants to harm whoever opens them: digests and checksums
-are right. What is done with such a pack is done in a process of its own, which may take little
-memory and time.
+"""Mutated packs, as an attacker would make them: their digests and checksums are right.
+
+Each is opened in a process of its own, with little memory and time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from packer.pack.manifest import seal
 from packer.reader import BatchStream, PackedDataset
 from packer.reader.transforms import CenterCrop
 
-#: More than any use of a small pack takes, and less than a mutated number may ask for.
+#: More memory than any use of a small pack needs, and less than a mutated number may request.
 MEMORY = 1 << 30
 #: Seconds until a use counts as endless; on a slow machine it takes one.
 SECONDS = 60

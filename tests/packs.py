@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypedDict
 
 import numpy as np
 import pytest
@@ -48,7 +49,31 @@ class Built:
         return self.root / self.manifest.splits["train"].shards[number].name
 
 
-BuildPack = Callable[..., Built]
+class PackOptions(TypedDict):
+    """Arguments of `build_pack` that tests of a file share: `build_pack(**BIG, name="other")`."""
+
+    shards: Sequence[Sequence[int]]
+    sizes: Sequence[tuple[int, int]]
+
+
+class BuildPack(Protocol):
+    """Makes a pack of shards with so many batches of so many samples."""
+
+    def __call__(
+        self,
+        shards: Sequence[Sequence[int]],
+        format_name: str = "tar",
+        codec: str = "raw",
+        *,
+        sizes: Sequence[tuple[int, int]] = ((8, 6),),
+        extra: bool = False,
+        seed: int = 0,
+        name: str = "pack",
+    ) -> Built: ...
+
+
+#: Makes a pack of (samples, batch size) with a large index and hardly any data.
+FakePack = Callable[[int, int], Path]
 
 
 def draw(number: int, width: int, height: int) -> Pixels:
@@ -165,7 +190,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 @pytest.fixture
-def fake_pack(tmp_path: Path) -> Callable[[int, int], Path]:
+def fake_pack(tmp_path: Path) -> FakePack:
     """fake_pack(samples, batch_size) → a pack of so many samples whose payloads are all the same
     16 bytes of one small shard: a large index that costs no time to read through.
     """

@@ -1,7 +1,7 @@
-"""Holds the code to CONTRIBUTING.md's levels and to the rules of the house, by an ast walk.
+"""Check the levels of CONTRIBUTING.md and the rules of the code, by walks over syntax trees.
 
-The levels are read from CONTRIBUTING.md itself: a new top-level module needs a place in its table,
-a new file in a room needs nothing.
+Levels are read from CONTRIBUTING.md itself: a new top-level module needs a place in its table, a
+new file in a room does not.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
     "torch": ("packer.reader",),
     "pytest": ("packer.testing",),
 }
-#: What a base install lacks: only its owners may need it to be imported themselves, everybody else
-#: imports those owners inside functions. (A base install has simplejpeg.)
+#: Libraries that a base install lacks: only their owners may import them at import time; all other
+#: modules import the owners inside functions. (A base install has simplejpeg.)
 OPTIONAL = ("joblib", "distributed", "lmdb", "h5py", "PIL", "cv2", "torch", "pytest")
 
 MAX_FILE_LINES = 400
@@ -50,7 +50,7 @@ PUBLIC_SIGNATURES = (
     "PackedDataset.__init__",
     "WindowSampler.__init__",
 )
-#: Names that say nothing of what a module does.
+#: Words that do not describe what a module does.
 BANNED_WORDS = ("helper", "util", "manager", "engine", "chunk", "blob", "misc", "common")
 #: Where a command talks to its user and to its environment.
 COMMANDS = ("packer.cli", "packer.__main__")

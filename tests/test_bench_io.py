@@ -12,6 +12,8 @@ import pytest
 from packer.settings.options import ConvertOptions
 from packer.writer import PackWriter
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parents[1] / "scripts" / "bench_io.py"
 
 

@@ -1,4 +1,4 @@
-"""scripts/bench_read.py and its parts, over a few drawn pictures."""
+"""scripts/bench_read.py and its parts, with a few drawn pictures."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ from packer.convert import convert_dataset
 from packer.reader import PackedDataset
 from packer.reader.order.hashing import Draws, combine
 from packer.settings.options import ConvertOptions
+from tests.trees import draw_tree
+
+pytestmark = pytest.mark.slow
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 COUNT = 160
 
-# A peer: packer's pictures, one by one. The last argument says what is wrong with it.
+# A peer: reads packer's pictures one by one. The last argument selects its fault.
 PEER = """
 import sys
 import numpy as np
@@ -60,16 +63,17 @@ def _script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
     return importlib.import_module
 
 
-@pytest.fixture(name="data")
-def _data(tmp_path: Path, make_tree: Callable[..., Path]) -> Path:
+@pytest.fixture(name="data", scope="module")
+def _data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Both packs of 160 pictures, and a peer's program."""
-    folder = make_tree(classes=2, each=COUNT // 2, size=230)
-    data = tmp_path / "data"
+    work = tmp_path_factory.mktemp("bench")
+    folder = draw_tree(work / "photos", classes=2, each=COUNT // 2, size=230)
+    data = work / "data"
     jpeg = ConvertOptions(resize="256", backend="sequential")
     raw = dataclasses.replace(jpeg, resize_mode="crop", codec="raw")
     convert_dataset(folder, data / "pack", jpeg)
     convert_dataset(folder, data / "pack-raw", raw)
-    (tmp_path / "peer.py").write_text(PEER)
+    (work / "peer.py").write_text(PEER)
     return data
 
 

@@ -1,4 +1,4 @@
-"""The bench scripts that need no pack: run small, they print what they say, and it holds."""
+"""Bench scripts that need no pack: small runs print results, and the results are plausible."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree
+
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -38,9 +40,9 @@ def test_everything_is_seen() -> None:
 
 
 def test_shuffles_hold_what_they_promise(tmp_path: Path) -> None:
-    """TR11: the default window mixes as a permutation does, samples of one on-disk batch meet at
-    most as the window predicts, and training with it is as good as with a full shuffle. Sorted by
-    class, neither is so: the measure and the training run can tell.
+    """Shuffling whole batches left clumps of classes elsewhere. The default window must mix as a
+    permutation does, samples of one on-disk batch meet at most as often as the window predicts,
+    and training is as good as with a full shuffle. For a pack sorted by class both must fail.
     """
     text = run("bench_shuffle.py", "--small", "--json", str(tmp_path / "report.json"))
     value = json.loads((tmp_path / "report.json").read_text())

@@ -1,4 +1,4 @@
-"""Whole conversions: the same bytes however they are made, nothing lost, errors in one line."""
+"""Whole conversions: equal bytes for all ways of making them, nothing lost, errors in one line."""
 
 import json
 import os
@@ -19,9 +19,8 @@ from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import OutputError, PackerError, SourceError, TooManySkipped, UsageError
 from packer.pack.manifest import Manifest, read_manifest
 from packer.reporting import Progress, Reporter
+from tests.fixtures import Digest, MakeTree
 
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
 FORMATS = registry.names("formats")
 
 
@@ -70,7 +69,7 @@ def test_same_bytes_for_any_jobs_backend_and_source(
 def test_directory_order_does_not_matter(
     tmp_path: Path, make_tree: MakeTree, digest_tree: Digest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CV23: the same folder on a file system that lists it otherwise."""
+    """File systems list folders in different orders; the packs must be equal."""
     tree = make_tree()
     _convert(tree, tmp_path / "plain")
     real = os.scandir
@@ -108,7 +107,7 @@ def test_directory_order_does_not_matter(
 def test_a_truncated_picture_is_in_the_ledger_and_counts_add_up(
     tmp_path: Path, make_tree: MakeTree, format_name: str, jobs: int
 ) -> None:
-    """CV01."""
+    """A truncated JPEG must not stop the run; the ledger names it, and the counts add up."""
     tree = make_tree(classes=2, each=10)
     _add_broken(tree)
     garbage = tree / "002.class1" / "garbage.jpg"
@@ -125,7 +124,9 @@ def test_a_truncated_picture_is_in_the_ledger_and_counts_add_up(
 
 
 def test_litter_is_ignored_and_counted(tmp_path: Path, make_tree: MakeTree) -> None:
-    """CV14, CV15, CV19."""
+    """AppleDouble files, .DS_Store and extensions in capitals: litter is counted, pictures are
+    packed.
+    """
     tree = make_tree(classes=2, each=4)
     shutil.copy(tree / "001.class0" / "001_0001.jpg", tree / "002.class1" / "UPPER.JPG")
     for name in (".DS_Store", "._001_0001.jpg", "Thumbs.db", "desktop.ini", "RENAME2"):
@@ -195,11 +196,14 @@ convert_dataset(sys.argv[1], sys.argv[2], options)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_killed_at_any_moment_then_finished_gives_the_same_bytes(
     tmp_path: Path, make_tree: MakeTree, digest_tree: Digest, format_name: str
 ) -> None:
-    """CL01: kill -9 at moments spread over the whole run, all on one output."""
+    """kill -9 at moments spread over the whole run, all on one output: no half shard may count as
+    done.
+    """
     tree, out = make_tree(classes=3, each=40, size=160), tmp_path / "pack"
     start = time.monotonic()
     _convert(tree, tmp_path / "whole", format=format_name)
@@ -350,7 +354,7 @@ def test_a_full_disk_is_one_line_and_going_on_works(
 
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_odd_names_survive(tmp_path: Path, make_tree: MakeTree, format_name: str) -> None:
-    """TR01: dots, spaces, newlines, bytes that are no UTF-8."""
+    """Dots, spaces, newlines and bytes that are no UTF-8 in names."""
     tree = make_tree(classes=1, each=1)
     data = next(tree.rglob("*.jpg")).read_bytes()
     folder = os.fsencode(tree) + b"/train.v1"

@@ -1,4 +1,4 @@
-"""Going on with a pack whose source changed since, or over what a dead run left."""
+"""Continue a pack after its source has changed, or after a run that died."""
 
 import dataclasses
 import functools
@@ -18,9 +18,7 @@ from packer.packing.holder import myself
 from packer.packing.lock import Lock, Timing
 from packer.packing.shards import shard
 from packer.reporting import Reporter
-
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
+from tests.fixtures import Digest, MakeTree
 
 OPTIONS = ConvertOptions(resize="48", batch_size=4, shard_size=16_000, jobs=1)
 

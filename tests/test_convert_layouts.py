@@ -1,4 +1,4 @@
-"""Conversions of what people have beside or instead of pictures in class folders."""
+"""Conversions of folders with other files than pictures in class folders."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from packer.merge import merge_pack
 from packer.reader import PackedDataset
 from packer.reporting import Reporter
 from packer.verify import VerifyOptions, verify_pack
-
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
+from tests.fixtures import Digest, MakeTree
 
 OPTIONS = ConvertOptions(resize="32", batch_size=4, shard_size=8_000, jobs=1, backend="sequential")
 

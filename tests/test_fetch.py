@@ -160,6 +160,7 @@ def test_a_recipe_without_addresses_says_how_to_get_the_data(folder: Path) -> No
         fetch_dataset(recipes.load("imagenet"), folder)
 
 
+@pytest.mark.slow
 def test_the_sample_is_drawn(folder: Path) -> None:
     known = recipes.load("sample")
     got = fetch_dataset(known, folder)

@@ -1,4 +1,4 @@
-"""Packs that others made to harm whoever opens them: one clear line, and nothing else."""
+"""Packs that an attacker made: opening them must give one clear line, and no harm."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ from packer.packing.completion import as_draft, write_beside
 from packer.reader import BatchStream, Loader, PackedDataset
 from packer.reader.transforms import CenterCrop, Resize
 from packer.writer import PackWriter
+from tests.fixtures import MakeTree
 from tests.mutating import mutated, outcome, use_all, uses
 
-MakeTree = Callable[..., Path]
+pytestmark = pytest.mark.slow
+
 OPTIONS = ConvertOptions(resize="48", batch_size=3, shard_size=4_000, jobs=1, backend="sequential")
 
 

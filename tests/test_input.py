@@ -1,14 +1,12 @@
 import os
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from packer.errors import SourceError
 from packer.input import open_input
-
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree
 
 
 def test_a_recipe_wins_over_a_folder_of_its_name(

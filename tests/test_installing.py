@@ -1,4 +1,4 @@
-"""With folders of packages that really are there or not, in processes of their own."""
+"""Advice on installing, with real folders of installed or missing packages, in new processes."""
 
 from __future__ import annotations
 

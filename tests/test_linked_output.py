@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +17,7 @@ from packer.merge import merge_pack
 from packer.packing.lock import Lock
 from packer.stage import stage_pack
 from packer.writer import PackWriter
-
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree
 
 OPTIONS = ConvertOptions(resize="48", batch_size=4, shard_size=16_000, jobs=1)
 

@@ -1,4 +1,4 @@
-"""Parts: any order, at once, again; what is missing is named; the bytes of one process."""
+"""Parts made in any order, at once, or twice: missing ones are named; bytes equal one process's."""
 
 import os
 import shutil
@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,7 @@ from packer.errors import InUse, MissingShards, OutputError, SourceError, TooMan
 from packer.merge import merge_pack, ranges
 from packer.packing.lock import Lock
 from packer.reporting import Reporter
-
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
+from tests.fixtures import Digest, MakeTree
 
 
 class _Ears(Reporter):
@@ -132,6 +129,7 @@ def test_skips_are_judged_over_the_whole(tmp_path: Path, make_tree: MakeTree) ->
     assert merge_pack(tmp_path / "pack", max_skipped=12).manifest.counts["skipped"] == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [False, True], ids=["merge", "merge-when-complete"])
 def test_parts_at_once(tmp_path: Path, tree: Path, digest_tree: Digest, last: bool) -> None:
     """Four processes that end at about the same time; with the option, one of them joins."""

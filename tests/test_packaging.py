@@ -1,4 +1,4 @@
-"""What is installed: packages against folders, the wheel's content, names and extras."""
+"""Installed files: packages against folders, the wheel's content, names and extras."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from importlib import metadata, resources
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 #: Package → folder, where that is not the package's own name.

@@ -49,7 +49,7 @@ def test_others_stay(kind: type[BaseException]) -> None:
     assert as_error(error, "it") is named(error, "it", "there") is error
     with pytest.raises(kind), Contained("it"):
         raise error
-    if issubclass(kind, Exception):  # else there is nobody to read it
+    if issubclass(kind, Exception):  # no reader would see other ones
         cause: Any = error.__notes__ if sys.version_info >= (3, 11) else [str(error.__cause__)]
         assert cause == ["in there"]
 

@@ -21,6 +21,8 @@ import numpy as np
 import pytest
 import simplejpeg
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 INDEX = "docs/README.md"
 _BLOCK = re.compile(

@@ -1,4 +1,4 @@
-"""docs/scale.md says what docs/scale.py computes, and its model agrees with packs."""
+"""The figures of docs/scale.md are those of docs/scale.py, whose model agrees with packs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from packer.pack.payloads import Payloads
 from packer.reader.order.epoch import OrderOptions, Schedule
 from packer.settings.options import ConvertOptions
 from packer.writer import PackWriter
+
+pytestmark = pytest.mark.slow
 
 DOCS = Path(__file__).parent.parent / "docs"
 

@@ -1,4 +1,4 @@
-"""The scripts, run as their users run them, over a few drawn pictures."""
+"""The scripts, run as users run them, with a few drawn pictures."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ import simplejpeg
 from packer.packing.transcode import transcode
 from packer.settings.options import ImageOptions
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 
-# Takes 0.1 s a picture, says that it took 2 s for all, and stores the files as they are.
+# Takes 0.1 s a picture, reports 2 s for all, and stores the files unchanged.
 NAP = """
 import json, os, pathlib, shutil, sys, time
 source, out, workers = sys.argv[1:]

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from packer.pack.manifest import read_manifest
 from packer.reporting import Reporter
 from packer.stage import StageOptions, stage_pack
 from packer.verify import VerifyOptions, verify_pack
+from tests.fixtures import Digest, MakeTree
 
 
 class Ear(Reporter):
@@ -19,8 +21,12 @@ class Ear(Reporter):
         self.warnings.append(text)
 
 
+#: Converts a small folder with these options.
+MakePack = Callable[..., Path]
+
+
 @pytest.fixture
-def make_pack(tmp_path: Path, make_tree: Any) -> Any:
+def make_pack(tmp_path: Path, make_tree: MakeTree) -> MakePack:
     def make(**options: Any) -> Path:
         chosen = ConvertOptions(
             resize="48", batch_size=4, shard_size=8_000, jobs=1, backend="sequential", **options
@@ -36,7 +42,7 @@ def sequential(path: Path) -> list[str]:
 
 
 def test_what_a_converted_pack_has_is_staged(
-    make_pack: Any, tmp_path: Path, digest_tree: Any
+    make_pack: MakePack, tmp_path: Path, digest_tree: Digest
 ) -> None:
     """Companion files for other readers and the ledger, too, byte for byte."""
     pack = make_pack(split="train=0.7,val=0.3")
@@ -47,7 +53,9 @@ def test_what_a_converted_pack_has_is_staged(
     assert staged.shards == len(list(pack.glob("*.tar")))
 
 
-def test_an_excerpt_has_what_a_pack_has(make_pack: Any, tmp_path: Path, digest_tree: Any) -> None:
+def test_an_excerpt_has_what_a_pack_has(
+    make_pack: MakePack, tmp_path: Path, digest_tree: Digest
+) -> None:
     pack = make_pack(split="train=0.7,val=0.3")
     staged = stage_pack(pack, tmp_path / "disk", StageOptions(("train",), 0.5))
     manifest = read_manifest(staged.path)
@@ -69,7 +77,7 @@ def test_an_excerpt_has_what_a_pack_has(make_pack: Any, tmp_path: Path, digest_t
     assert {Path(name).suffix for name in rest} == {".tar", ".idx", ".index"}
 
 
-def test_a_fraction_of_a_sorted_pack_is_warned_of(make_pack: Any, tmp_path: Path) -> None:
+def test_a_fraction_of_a_sorted_pack_is_warned_of(make_pack: MakePack, tmp_path: Path) -> None:
     pack = make_pack(order="sorted")
     ear = Ear()
     stage_pack(pack, tmp_path / "disk", StageOptions(fraction=0.5), reporter=ear)
@@ -79,7 +87,7 @@ def test_a_fraction_of_a_sorted_pack_is_warned_of(make_pack: Any, tmp_path: Path
     assert len(ear.warnings) == 1
 
 
-def test_what_cannot_be_is_said(make_pack: Any, tmp_path: Path) -> None:
+def test_what_cannot_be_is_said(make_pack: MakePack, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no split 'val'"):
         stage_pack(make_pack(), tmp_path / "disk", StageOptions(("val",)))
     assert not (tmp_path / "disk").exists()

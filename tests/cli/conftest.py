@@ -13,8 +13,7 @@ import pytest
 
 from packer.cli import _group
 from packer.errors import INTERRUPTS
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.fixtures import Run
 
 
 @pytest.fixture

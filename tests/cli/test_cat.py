@@ -2,7 +2,6 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,7 @@ import pytest
 import simplejpeg
 
 from packer.writer import PackWriter
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree, Run
 
 
 @pytest.mark.parametrize("codec", ["jpeg", "raw"])

@@ -6,15 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-Called = Callable[[list[str]], tuple[int, str]]
+from tests.fixtures import Called, Digest, MakeTree, Run
+
+pytestmark = pytest.mark.slow
+
 SMALL = ("--resize", "48", "--batch-size", "4", "--shard-size", "16kB", "--jobs", "2")
 
 
@@ -119,7 +118,9 @@ def test_at_a_terminal_the_next_lines_to_copy_are_told(
 
 
 def test_a_log_file_has_few_lines_and_no_carriage_returns(run: Run, make_tree: MakeTree) -> None:
-    """CL10."""
+    """A progress bar filled a job's log with carriage returns; a log file must get few, whole
+    lines.
+    """
     make_tree(each=40)
     found = run("convert", "photos", *SMALL)
     assert "\r" not in found.stderr

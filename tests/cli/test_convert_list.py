@@ -6,14 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.fixtures import Digest, MakeTree
+
+pytestmark = pytest.mark.slow
+
 
 PACKER = f"{sys.executable} -m packer"
 SMALL = "--resize 48 --batch-size 4 --shard-size 16kB --jobs 2 --split train=0.5,val=0.5"

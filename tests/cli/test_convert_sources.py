@@ -1,4 +1,4 @@
-"""What the command says of sources, and names in other locales."""
+"""Messages of the command about sources, and names in other locales."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.fixtures import Digest, MakeTree, Run
 
 #: A locale whose names are ASCII, without Python's ways around it.
 OTHER = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.fixtures import Run
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ import pytest
     ],
 )
 def test_an_empty_argument_is_wrong_usage(
-    run: Any, tmp_path: Path, arguments: list[str], named: str
+    run: Run, tmp_path: Path, arguments: list[str], named: str
 ) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
@@ -36,7 +37,7 @@ def test_an_empty_argument_is_wrong_usage(
 
 @pytest.mark.parametrize("name", ["PACKER_OUT", "PACKER_DATA"])
 def test_an_empty_path_in_the_environment_is_wrong_usage(
-    run: Any, tmp_path: Path, name: str
+    run: Run, tmp_path: Path, name: str
 ) -> None:
     done = run("convert", "sample", **{name: ""})
     assert (done.returncode, done.stdout) == (2, "")
@@ -44,10 +45,10 @@ def test_an_empty_path_in_the_environment_is_wrong_usage(
     assert not any(tmp_path.iterdir())
 
 
-def test_variables_of_other_options_count_as_not_set(run: Any) -> None:
+def test_variables_of_other_options_count_as_not_set(run: Run) -> None:
     done = run("convert", "nothing", "-o", "out", PACKER_RESIZE="", PACKER_JOBS="")
     assert "nothing: no such folder" in done.stderr
 
 
-def test_a_variable_that_is_not_needed_may_be_empty(run: Any) -> None:
+def test_a_variable_that_is_not_needed_may_be_empty(run: Run) -> None:
     assert run("recipes", "list", PACKER_OUT="", PACKER_DATA="").returncode == 0

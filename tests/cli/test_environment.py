@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -21,6 +20,7 @@ from packer.cli._environment import (
 )
 from packer.cli._group import packer
 from packer.cli._options import Option
+from tests.fixtures import MakeTree, Run
 
 #: Values for the options that take a value of a certain form, by their flags.
 VALUES = {
@@ -145,7 +145,7 @@ def test_an_invalid_value_is_one_line_that_names_the_variable(
 
 
 def test_a_dry_run_from_the_environment_writes_nothing(
-    run: Any, make_tree: Any, tmp_path: Path
+    run: Run, make_tree: MakeTree, tmp_path: Path
 ) -> None:
     make_tree("photos", classes=1, each=2)
     done = run("convert", "photos", "--resize", "32", PACKER_DRY_RUN="1", PACKER_JSON="1")
@@ -190,7 +190,7 @@ def test_every_command_prints_the_warning(
     assert stderr.count("packer: warning: PACKER_RESZIE has no effect") == 1
 
 
-def test_the_warning_is_an_event_with_progress_json(run: Any) -> None:
+def test_the_warning_is_an_event_with_progress_json(run: Run) -> None:
     done = run("convert", "nowhere", "--progress", "json", PACKER_RESZIE="32")
     events = [json.loads(line) for line in done.stderr.splitlines()]
     assert [event["event"] for event in events] == ["start", "warning", "failed"]

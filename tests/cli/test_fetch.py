@@ -1,9 +1,7 @@
 import hashlib
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.fixtures import Run
 
 
 def _recipe(tmp_path: Path, md5: str) -> None:

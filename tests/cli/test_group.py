@@ -1,15 +1,13 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
 from packer import __version__, registry
+from tests.fixtures import Run
 
 _FORMATS = ", ".join(registry.own_names("formats"))
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 HEAVY = {"numpy", "cv2", "PIL", "h5py", "lmdb", "torch", "joblib", "yaml", "simplejpeg"}
 

@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import OutputError
 from packer.packing.holder import myself
 from packer.writer import PackWriter
+from tests.fixtures import Run
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b"
 
@@ -32,7 +32,7 @@ def printable(text: str) -> bool:
     return all(line.isprintable() for line in text.splitlines())
 
 
-def test_a_host_with_control_characters(run: Any, unfinished: Path) -> None:
+def test_a_host_with_control_characters(run: Run, unfinished: Path) -> None:
     holder = dataclasses.replace(myself(), host=EVIL, job=EVIL)
     (unfinished / ".packer" / "lock-all").write_bytes(holder.to_bytes())
     done = run("merge", "pack")
@@ -45,14 +45,14 @@ def test_a_host_with_control_characters(run: Any, unfinished: Path) -> None:
     "arguments",
     [["info", EVIL], [EVIL], ["info", f"--{EVIL}"]],
 )
-def test_arguments_with_control_characters(run: Any, arguments: list[str]) -> None:
+def test_arguments_with_control_characters(run: Run, arguments: list[str]) -> None:
     done = run(*arguments)
     assert done.returncode == 2 and done.stderr
     assert printable(done.stderr)
 
 
 def test_a_source_with_control_characters(
-    run: Any, tmp_path: Path, make_tree: Callable[..., Path]
+    run: Run, tmp_path: Path, make_tree: Callable[..., Path]
 ) -> None:
     tree = make_tree(classes=2, each=2)
     next(path for path in tree.iterdir() if path.is_dir()).rename(tree / EVIL)
@@ -91,7 +91,7 @@ GO_ON = [
     ],
 )
 def test_rubbish_in_the_work_folder_is_one_line(
-    run: Any, unfinished: Path, name: str, planted: str, command: list[str]
+    run: Run, unfinished: Path, name: str, planted: str, command: list[str]
 ) -> None:
     path = unfinished / ".packer" / name
     path.unlink(missing_ok=True)
@@ -112,7 +112,7 @@ def test_rubbish_in_the_work_folder_is_one_line(
 @pytest.mark.parametrize("ledger", ["[" * 100_000, "null\n", '{"path": 5}', "\udcff", "pipe"])
 @pytest.mark.parametrize("same_size", [False, True])
 def test_rubbish_in_the_ledger_of_a_complete_pack(
-    run: Any, tmp_path: Path, make_tree: Callable[..., Path], ledger: str, same_size: bool
+    run: Run, tmp_path: Path, make_tree: Callable[..., Path], ledger: str, same_size: bool
 ) -> None:
     """Of another size, it is made again; else it is named, as nobody has asked for checksums."""
     tree = make_tree(classes=2, each=2)
@@ -152,7 +152,7 @@ def test_rubbish_in_the_ledger_of_a_complete_pack(
     ids=" ".join,
 )
 def test_a_work_folder_that_leads_elsewhere_is_refused(
-    run: Any, tmp_path: Path, make_tree: Callable[..., Path], command: list[str], complete: bool
+    run: Run, tmp_path: Path, make_tree: Callable[..., Path], command: list[str], complete: bool
 ) -> None:
     """A pack from a stranger may have one: files where it leads would be written and removed."""
     tree = make_tree(classes=1, each=2)

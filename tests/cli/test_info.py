@@ -1,10 +1,6 @@
 import json
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree, Run
 
 
 def test_info_says_what_is_in_a_pack(run: Run, make_tree: MakeTree) -> None:

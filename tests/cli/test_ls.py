@@ -1,13 +1,10 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from packer.sample.special import with_orientation
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree, Run
 
 
 def test_a_line_a_sample_with_odd_names_escaped(run: Run, make_tree: MakeTree) -> None:

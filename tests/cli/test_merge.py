@@ -1,10 +1,12 @@
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-MakeTree = Callable[..., Path]
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+import pytest
+
+from tests.fixtures import MakeTree, Run
+
+pytestmark = pytest.mark.slow
+
 SMALL = ("--resize", "48", "--batch-size", "4", "--shard-size", "16kB", "--jobs", "1")
 
 

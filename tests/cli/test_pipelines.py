@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree
+
+pytestmark = pytest.mark.slow
+
 PACKER = f"{sys.executable} -m packer"
 DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 

@@ -1,12 +1,9 @@
 import json
 import os
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-MakeTree = Callable[..., Path]
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-Called = Callable[[list[str]], tuple[int, str]]
+from tests.fixtures import Called, MakeTree, Run
+
 SMALL = ("--resize", "48", "--batch-size", "4", "--shard-size", "16kB", "--jobs", "2")
 
 

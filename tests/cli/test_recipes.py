@@ -1,10 +1,8 @@
 import json
-import subprocess
-from collections.abc import Callable
 
 import yaml
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.fixtures import Run
 
 
 def test_list_and_show(run: Run) -> None:

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from packer.cli._sample import cache_folder
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from tests.fixtures import Run
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 import json
 import re
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +7,8 @@ import pytest
 
 from packer.convert import ConvertOptions
 from packer.writer import PackWriter
+from tests.fixtures import Run
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 ARGUMENTS = ("--shuffle", "--batch-size", 16, "--window", 2)
 
 
@@ -34,7 +32,7 @@ def packs(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("packs")
 def test_a_sorted_pack_fails_and_is_told_what_to_do(run: Run) -> None:
-    """TR11."""
+    """Mini-batches of a class-sorted pack hold few classes; the command must fail and say why."""
     text = run("info", "sorted", *ARGUMENTS).stdout
     assert "train: 800 samples of 20 classes in 100 on-disk batches" in text
     assert "of a permutation's classes, less than 98%" in text

@@ -1,4 +1,4 @@
-"""The source that a command names: a list, or what `open_input` opens."""
+"""The source named on the command line: a list, or any input of `open_input`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from packer.cli._source import open_source
 from packer.reporting import Reporter
 from packer.sources.listed import ListedSource
-from tests.conftest import MakeTree
+from tests.fixtures import MakeTree
 
 
 class _Warnings(Reporter):

@@ -1,12 +1,11 @@
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree, Run
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

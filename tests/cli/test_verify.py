@@ -1,11 +1,8 @@
 import json
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree, Run
 
 
 def test_ok_and_damage(run: Run, make_tree: MakeTree) -> None:

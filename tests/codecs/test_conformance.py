@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 
 import cv2
 import numpy as np
@@ -19,8 +18,7 @@ from packer.imaging.heads.sniff import EXTENSIONS, sniff
 from packer.imaging.native.region import Region
 from packer.settings.options import ImageOptions
 from packer.types import Pixels
-
-Save = Callable[..., bytes]
+from tests.fixtures import Save
 
 # Mean error of the smooth picture in levels, per codec that loses any; new codecs: none.
 _LOSS = {"jpeg": 3.0, "webp": 4.0}

@@ -25,7 +25,7 @@ from packer.types import Pixels
 def test_quality_and_subsampling_are_in_the_files_tables(
     subsampling: str, quality: int, picture: Pixels, save: Callable[..., bytes]
 ) -> None:
-    """CV25: what was asked for, as any library's table for that quality shows."""
+    """Re-encoding at other quality went unnoticed; the file's own tables must show the options."""
     payload = jpeg.encode(picture, ImageOptions(quality=quality, subsampling=subsampling))
     assert probe(payload).subsampling == subsampling
     expected, found = (
@@ -36,7 +36,7 @@ def test_quality_and_subsampling_are_in_the_files_tables(
 
 
 def test_a_sharp_red_and_blue_edge_survives_at_full_chroma() -> None:
-    """CV25."""
+    """At 4:2:0 the colours of a sharp edge blur; at 4:4:4 they must not."""
     edge = np.zeros((32, 32, 3), np.uint8)
     edge[:, :15, 0] = 255
     edge[:, 15:, 2] = 255
@@ -82,7 +82,7 @@ def test_strip_keeps_adobes_marker(picture: Pixels, save: Callable[..., bytes]) 
 
 
 def test_strip_repairs_nothing(picture: Pixels, save: Callable[..., bytes]) -> None:
-    """CV01: a cut file stays cut."""
+    """A truncated file must stay truncated, so that decoding reports it."""
     data = save(picture, "jpeg", progressive=True)
     for end in (len(data) - 2, data.rfind(b"\xff\xda"), len(data) // 2):
         with pytest.raises(ImageError):

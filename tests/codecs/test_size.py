@@ -7,7 +7,7 @@ from packer.errors import ImageError
 
 
 def test_only_the_same_size_passes() -> None:
-    """H506: with both numbers, in the same order."""
+    """Width and height must not be exchanged; the error names both sizes in the same order."""
     require_size((3, 2), 3, 2)
     with pytest.raises(ImageError, match="3 x 2 pixels, not 2 x 3") as caught:
         require_size((3, 2), 2, 3)

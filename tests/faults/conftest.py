@@ -16,13 +16,12 @@ import numpy as np
 import pytest
 from simplejpeg import encode_jpeg
 
+from tests.fixtures import Meet
+
 HERE = Path(__file__).parent
 
 #: Runs with a fault so far, by format.
 RUNS: Counter[str] = Counter()
-
-#: Runs one case: `meet("tar", call="sync", text="train-000001", nth=1, action=28)`.
-Meet = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="session")
@@ -89,8 +88,10 @@ def meet(
         driver.communicate("", timeout=60)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How many runs met a fault; each was followed by one that went on."""
-    if RUNS:
-        shown = ", ".join(f"{number} {name}" for name, number in RUNS.items())
-        terminalreporter.write_line(f"fault matrix: {RUNS.total()} runs with a fault ({shown})")
+@pytest.fixture(autouse=True)
+def faults_are_counted(record_property: Callable[[str, object], None]) -> Iterator[None]:
+    """For the line in pytest's summary: with xdist, only properties reach the main process."""
+    before = RUNS.copy()
+    yield
+    for format_name, number in (RUNS - before).items():
+        record_property(f"faults in {format_name}", number)

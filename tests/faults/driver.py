@@ -1,9 +1,9 @@
-"""Runs conversions that meet a fault, in a process that has shim.c preloaded.
+"""Run conversions that meet a fault, in a process that has shim.c preloaded.
 
     driver.py SOURCE FOLDER FORMAT
 
-Reads cases, one JSON object a line, from standard input; for each it converts with the fault, looks
-at what is left, runs the same command again, and writes one JSON line: see `Outcome`.
+Reads cases from standard input, one JSON object a line. For each case it converts with the fault,
+examines the remaining files, runs the same command again, and writes one JSON line: see `Outcome`.
 """
 
 from __future__ import annotations

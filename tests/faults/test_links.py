@@ -1,5 +1,7 @@
-"""Whole conversions where link() does not give what it should: between folders (AFS, mergerfs), at
-all (FAT, SMB, FUSE), or a symbolic link (BeeGFS).
+"""Whole conversions on file systems with restricted link().
+
+link() fails between folders (AFS, mergerfs) or always (FAT, SMB, FUSE), or it makes a symbolic link
+(BeeGFS).
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-Meet = Callable[..., dict[str, Any]]
+from tests.fixtures import Digest, Meet
+
+pytestmark = pytest.mark.faults
+
 Command = Callable[..., subprocess.Popen[str]]
-Digest = Callable[[Path], dict[str, str]]
 
 #: Kinds of links by their number in shim.c.
 KINDS = {

@@ -1,8 +1,10 @@
-"""Fault × phase × format: right exit code, one line that says what and where, finished shards kept,
-the same command goes on, and the pack is the one of an undisturbed run.
+"""Every fault in every phase and format.
+
+The exit code is right, one line names fault and file, and finished shards are kept. The same
+command then continues, and the pack equals that of an undisturbed run.
 
 PACKER_TEST_FAULTS=all runs every errno at every place in every format. By default each place has
-one errno a call, and what all formats share is tried with tar.
+one errno a call, and faults common to all formats are tried with tar.
 """
 
 from __future__ import annotations
@@ -12,15 +14,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from packer import registry
+from tests.fixtures import Meet
 
-Meet = Callable[..., dict[str, Any]]
+pytestmark = pytest.mark.faults
+
 
 FORMATS = registry.names("formats")
 ALL = os.environ.get("PACKER_TEST_FAULTS") == "all"
@@ -103,7 +107,9 @@ def test_a_call_of_the_system_fails(meet: Meet, format_name: str, phase: str) ->
 
 @pytest.mark.parametrize(("format_name", "phase"), PAIRS)
 def test_killed_and_terminated(meet: Meet, format_name: str, phase: str) -> None:
-    """CL01: at each step on a file's way; what was not synced is lost, as in a power cut."""
+    """A killed job must leave no half shard that counts as done: killed at each step of writing a
+    file, data that was not synced is lost, as in a power cut.
+    """
     for place in _places(format_name, phase):
         for call in CALLS if ALL else ("link",):
             outcome = meet(
@@ -123,7 +129,7 @@ def test_killed_and_terminated(meet: Meet, format_name: str, phase: str) -> None
 
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_a_worker_is_killed_once(meet: Meet, format_name: str) -> None:
-    """CL08: as the kernel does when memory is short; another one does its work."""
+    """The kernel kills a worker when memory is short; the run must neither hang nor lose a file."""
     outcome = meet(format_name, call="read", text="/1/2.jpg", nth=1, action=-signal.SIGKILL, jobs=2)
     assert (outcome["met"], outcome["code"], outcome["complete"]) == (True, 0, True), outcome
     _check_whole(outcome)

@@ -1,6 +1,6 @@
 """Two runs on one folder through two views of it: two NFS mounts of it where there are some.
 
-PACKER_TEST_NFS=/mnt/one:/mnt/two names two mount points of the same exported folder, best those of
+NFS_TEST_MOUNTS=/mnt/one:/mnt/two names two mount points of the same exported folder, best those of
 two clients; without it the second view is a link.
 """
 
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,11 +21,12 @@ import pytest
 from packer.convert import ConvertOptions, convert_dataset
 from packer.errors import InUse
 from packer.packing.lock import Lock, Timing
+from tests.fixtures import Digest, MakeTree
 
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
+pytestmark = pytest.mark.faults
 
-MOUNTS = os.environ.get("PACKER_TEST_NFS", "")
+
+MOUNTS = os.environ.get("NFS_TEST_MOUNTS", "")
 #: So that a dead holder is waited for half a second.
 TIMING = Timing(renew=0.1, patience=5, first=5)
 #: One that lives is seen at its next renewal, however busy the machine is.
@@ -51,7 +52,7 @@ def views(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path
         yield tmp_path / "real", tmp_path / "link"
         return
     if not MOUNTS:
-        pytest.skip("PACKER_TEST_NFS names no two mount points of one folder")
+        pytest.skip("NFS_TEST_MOUNTS names no two mount points of one folder")
     one, two = (Path(mount) / f"packer-{uuid.uuid4().hex}" for mount in MOUNTS.split(":"))
     one.mkdir()
     assert two.parent.joinpath(one.name).is_dir(), "not two mount points of one folder"

@@ -14,6 +14,7 @@ import pytest
 from packer import registry
 from packer.errors import OutputError
 from packer.testing.shards import build_shard, image_fields
+from tests.formats.shards import MakeBatches
 
 #: Writes each format's shard under ever higher limits of a file's size; one JSON line each.
 _SCRIPT = """
@@ -101,7 +102,7 @@ def _fits(path: Path, format_name: str, batches: Any) -> bool:
 def test_full_file_system(
     small_disk: Path,
     tmp_path_factory: pytest.TempPathFactory,
-    make_batches: Any,
+    make_batches: MakeBatches,
     format_name: str,
     counts: list[int],
 ) -> None:

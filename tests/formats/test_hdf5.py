@@ -12,6 +12,7 @@ from packer import registry
 from packer.errors import OutputError
 from packer.formats import hdf5
 from packer.types import Field, Sample
+from tests.formats.shards import BuildShard, MakeBatches
 
 LABEL = Field("label", "label", "cls")
 #: As the codec raw's; formats know nothing of a codec but its name and file header.
@@ -24,8 +25,8 @@ def _pixels(slot: int, width: int = 5, height: int = 4) -> Sample:
     return Sample(slot, b"p", 1, width, height, {"image": payload})
 
 
-def test_raw_of_one_size_is_arrays(build: Any) -> None:
-    """H506: height before width, the picture not transposed."""
+def test_raw_of_one_size_is_arrays(build: BuildShard) -> None:
+    """Height comes before width, and the picture is not transposed."""
     batches = [[], [_pixels(0), _pixels(1)], [_pixels(2)], []]
     shard = build("hdf5", RAW, batches, True)
     expected = np.frombuffer(b"".join(s.payloads["image"] for s in shard.samples), np.uint8)
@@ -55,7 +56,7 @@ def test_raw_of_one_size_is_arrays(build: Any) -> None:
     ids=["many-sizes", "another-size", "absent", "more-fields", "no-raw", "no-sample"],
 )
 def test_otherwise_there_is_no_array_of_all(
-    build: Any, fields: Any, one_size: bool, batches: Any
+    build: BuildShard, fields: Any, one_size: bool, batches: Any
 ) -> None:
     shard = build("hdf5", fields, batches, one_size)
     with h5py.File(shard.path, "r") as file:
@@ -64,7 +65,7 @@ def test_otherwise_there_is_no_array_of_all(
     assert shard.by_offsets() == [payloads for _, _, payloads in shard.expected]
 
 
-def test_data_sets_are_contiguous_and_plain(build: Any, make_batches: Any) -> None:
+def test_data_sets_are_contiguous_and_plain(build: BuildShard, make_batches: MakeBatches) -> None:
     shard = build("hdf5", BYTES, make_batches([2, 0, 300], size=(30, 20)))
     with h5py.File(shard.path, "r") as file:
         datasets = [*file["batches"].values(), *file["columns"].values()]
@@ -95,8 +96,10 @@ def test_hdf5_errors_become_output_errors(tmp_path: Path) -> None:
     writer.abort()
 
 
-def test_locked_shard_can_be_read_by_its_offsets(build: Any, make_batches: Any) -> None:
-    """H502: whoever holds the file, preads by the layout need no lock."""
+def test_locked_shard_can_be_read_by_its_offsets(
+    build: BuildShard, make_batches: MakeBatches
+) -> None:
+    """File locks of HDF5 fail on shared file systems; preads by the layout need no lock."""
     import fcntl
 
     shard = build("hdf5", BYTES, make_batches([3]))

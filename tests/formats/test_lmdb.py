@@ -6,7 +6,6 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import lmdb
 import numpy as np
@@ -15,6 +14,7 @@ import pytest
 from packer.errors import OutputError
 from packer.formats import lmdb as format_lmdb
 from packer.types import Field, Sample
+from tests.formats.shards import BuildShard, MakeBatches
 
 FIELDS = (Field("image", "bytes", "jpg"), Field("label", "label", "cls"))
 
@@ -35,13 +35,15 @@ def _info(path: Path) -> tuple[int, int, int]:
     [
         [1],
         [10] * 400,  # values inside leaf pages, several levels of the tree
-        [100] * 50 + [12_000_000] * 2 + [1] * 20,  # LM01: tiny, then far beyond the first map
+        [100] * 50 + [12_000_000] * 2 + [1] * 20,  # tiny, then far beyond the first map
         [2020, 2021, 2022, 2023, 2024, 2025, 4080, 4081, 4096 * 3 - 16, 4096 * 3 - 15],
     ],
     ids=["one", "small", "growing", "around-page-limits"],
 )
-def test_batches_of_all_sizes(build: Any, sizes: list[int]) -> None:
-    """LM01: never MDB_MAP_FULL; each value is found in the file, in leaves and overflow pages."""
+def test_batches_of_all_sizes(build: BuildShard, sizes: list[int]) -> None:
+    """The map must never run full (MDB_MAP_FULL); each value is in the file, in leaves and overflow
+    pages.
+    """
     draw = np.random.default_rng(0)
     shard = build("lmdb", FIELDS, [[_sample(i, draw.bytes(n))] for i, n in enumerate(sizes)])
     assert shard.by_offsets() == [payloads for _, _, payloads in shard.expected]
@@ -49,7 +51,7 @@ def test_batches_of_all_sizes(build: Any, sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[], [10] * 40, [50_000] * 9, [30_000_000]])
-def test_file_is_sized_to_its_data(build: Any, sizes: list[int]) -> None:
+def test_file_is_sized_to_its_data(build: BuildShard, sizes: list[int]) -> None:
     shard = build("lmdb", FIELDS, [[_sample(i, bytes(n))] for i, n in enumerate(sizes)])
     last_page, _, page_bytes = _info(shard.path)
     data = shard.path.read_bytes()
@@ -62,12 +64,12 @@ def test_file_is_sized_to_its_data(build: Any, sizes: list[int]) -> None:
     assert size <= max(map_sizes) < size + 2 * (1 << 24)
 
 
-def test_one_commit_a_batch(build: Any, make_batches: Any) -> None:
+def test_one_commit_a_batch(build: BuildShard, make_batches: MakeBatches) -> None:
     shard = build("lmdb", FIELDS, make_batches([1, 0, 3]))
     assert _info(shard.path)[1] == 3 + 1  # the columns are one more
 
 
-def test_keys_ascend(build: Any, make_batches: Any) -> None:
+def test_keys_ascend(build: BuildShard, make_batches: MakeBatches) -> None:
     shard = build("lmdb", FIELDS, make_batches([1] * 1001))
     with (
         lmdb.open(str(shard.path), subdir=False, readonly=True, lock=False) as env,
@@ -79,8 +81,10 @@ def test_keys_ascend(build: Any, make_batches: Any) -> None:
     assert keys[-1] == b"meta"
 
 
-def test_sealed_shard_opens_read_only(build: Any, make_batches: Any, tmp_path: Path) -> None:
-    """LM06: no lock file is written or needed."""
+def test_sealed_shard_opens_read_only(
+    build: BuildShard, make_batches: MakeBatches, tmp_path: Path
+) -> None:
+    """A read-only folder must do: no lock file is written or needed."""
     shard = build("lmdb", FIELDS, make_batches([2]))
     sealed = tmp_path / "sealed"
     sealed.mkdir()
@@ -115,7 +119,9 @@ writer.close()
     assert path.stat().st_size > 40_000_000
 
 
-def test_refuses_batches_that_no_value_holds(tmp_path: Path, monkeypatch: Any) -> None:
+def test_refuses_batches_that_no_value_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(format_lmdb, "MAX_BATCH_BYTES", 1000)
     writer = format_lmdb.Writer(tmp_path / "shard", FIELDS, one_size=False)
     writer.add_batch([_sample(0, bytes(1000))])

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,7 @@ def test_writes_anywhere(tmp_path: Path) -> None:
     file.abort()  # after close: nothing happens
 
 
-def test_short_writes_are_continued(tmp_path: Path, monkeypatch: Any) -> None:
+def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One call writes at most 2 GiB on Linux, and less where a signal strikes."""
     whole = os.pwrite
     calls = []
@@ -38,7 +37,7 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: Any) -> None:
     assert calls == [10, 7, 4, 1]
 
 
-def test_failed_close_closes_all_the_same(tmp_path: Path, monkeypatch: Any) -> None:
+def test_failed_close_closes_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = []
     really_close = os.close
 

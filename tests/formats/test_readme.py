@@ -6,6 +6,7 @@ import hashlib
 import re
 import warnings
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from packer.pack.columns import ShardColumns, ShardRecord, encode_shard_index, e
 from packer.pack.index import IndexFile
 from packer.pack.manifest import seal
 from packer.types import Sample
+from tests.formats.shards import BuildShard, ImageFields, MakeBatches
 
 README = Path(packer.formats.__file__).with_name("README.md").read_text(encoding="utf-8")
 SNIPPETS = dict(re.findall(r"^```python (\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL))
@@ -30,8 +32,18 @@ def _run(name: str, variables: dict[str, Any] | None = None) -> dict[str, Any]:
     return variables
 
 
+#: Makes a split of two shards of this format in the working directory.
+MakeSplit = Callable[[str], list[Sample]]
+
+
 @pytest.fixture
-def pack(tmp_path: Path, monkeypatch: Any, build: Any, image_fields: Any, make_batches: Any) -> Any:
+def pack(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    build: BuildShard,
+    image_fields: ImageFields,
+    make_batches: MakeBatches,
+) -> MakeSplit:
     """pack(format) makes a split of two shards in the working directory; → its samples."""
     monkeypatch.chdir(tmp_path)
 
@@ -90,7 +102,7 @@ def test_a_manifest_is_checked_in_five_lines(
         _run("manifest")
 
 
-def test_index_is_read_in_five_lines(pack: Any) -> None:
+def test_index_is_read_in_five_lines(pack: MakeSplit) -> None:
     samples = pack("tar")
     assert len([line for line in SNIPPETS["index"].splitlines() if line]) == 5
     index = _run("index")["index"]
@@ -104,7 +116,7 @@ def test_index_is_read_in_five_lines(pack: Any) -> None:
 
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("batch", [0, 2, 3])
-def test_batch_is_read_by_one_pread(pack: Any, format_name: str, batch: int) -> None:
+def test_batch_is_read_by_one_pread(pack: MakeSplit, format_name: str, batch: int) -> None:
     samples = pack(format_name)
     variables = _run("index")
     code = SNIPPETS["pread"].replace("batch = 0\n", f"batch = {batch}\n")
@@ -113,7 +125,7 @@ def test_batch_is_read_by_one_pread(pack: Any, format_name: str, batch: int) -> 
     assert variables["images"] == [sample.payloads["image"] for sample in expected]
 
 
-def test_tar_is_read_by_tarfile(pack: Any) -> None:
+def test_tar_is_read_by_tarfile(pack: MakeSplit) -> None:
     samples = pack("tar")[:5]
     members = _run("tarfile")["members"]
     assert len(members) == 10
@@ -122,7 +134,7 @@ def test_tar_is_read_by_tarfile(pack: Any) -> None:
         assert members[f"{sample.slot:09d}.cls"] == b"%d" % sample.label
 
 
-def test_tar_is_read_by_webdataset(pack: Any) -> None:
+def test_tar_is_read_by_webdataset(pack: MakeSplit) -> None:
     samples = pack("tar")[:5]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # webdataset's own
@@ -131,7 +143,7 @@ def test_tar_is_read_by_webdataset(pack: Any) -> None:
 
 
 @pytest.mark.parametrize("format_name", ["lmdb", "hdf5"])
-def test_shard_is_read_by_its_library_alone(pack: Any, format_name: str) -> None:
+def test_shard_is_read_by_its_library_alone(pack: MakeSplit, format_name: str) -> None:
     samples = pack(format_name)[:5]
     for path in Path().glob("*.index"):
         path.unlink()  # it is enough by itself
@@ -147,7 +159,7 @@ def test_every_format_is_in_the_spec() -> None:
         assert f'`"{name}"`' in README
 
 
-def test_every_column_is_in_the_spec(pack: Any) -> None:
+def test_every_column_is_in_the_spec(pack: MakeSplit) -> None:
     pack("tar")
     for path in ("train.index", "train-000000.index"):
         index = IndexFile(Path(path))

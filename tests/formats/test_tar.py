@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import tarfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from packer import registry
 from packer.errors import ConfigError, OutputError
 from packer.formats import tar
 from packer.types import NO_LABEL, Field, Sample
+from tests.formats.shards import BuildShard, ImageFields, MakeBatches
 
 LABEL = Field("label", "label", "cls")
 IMAGE = Field("image", "bytes", "jpg")
@@ -28,7 +30,9 @@ def test_header_is_that_of_tarfile(slot: int, size: int) -> None:
     assert tar.member_header(name, size) == info.tobuf(tarfile.USTAR_FORMAT)
 
 
-def test_members_are_plain(build: Any, image_fields: Any, make_batches: Any) -> None:
+def test_members_are_plain(
+    build: BuildShard, image_fields: ImageFields, make_batches: MakeBatches
+) -> None:
     """Nothing of this host or time; names without dots before the extension."""
     shard = build("tar", image_fields(None), make_batches([2, 1]))
     with tarfile.open(shard.path) as archive:
@@ -48,7 +52,7 @@ def test_members_are_plain(build: Any, image_fields: Any, make_batches: Any) -> 
 
 
 def test_batch_is_the_range_of_its_members(
-    build: Any, image_fields: Any, make_batches: Any
+    build: BuildShard, image_fields: ImageFields, make_batches: MakeBatches
 ) -> None:
     """A batch's bytes are a tar archive of their own, and all batches and the end are the file."""
     shard = build("tar", image_fields(None), make_batches([3, 0, 2], size=(30, 20)))
@@ -61,7 +65,7 @@ def test_batch_is_the_range_of_its_members(
             assert len(part.getmembers()) == 2 * len(batch)
 
 
-def test_no_label_no_member(build: Any) -> None:
+def test_no_label_no_member(build: BuildShard) -> None:
     samples = [Sample(i, b"p", NO_LABEL, 1, 1, {"image": b"x"}) for i in range(2)]
     shard = build("tar", (IMAGE, LABEL), [samples])
     with tarfile.open(shard.path) as archive:
@@ -70,25 +74,29 @@ def test_no_label_no_member(build: Any) -> None:
 
 @pytest.mark.parametrize("counts", [[3, 3, 1], [0, 2], [1]])
 def test_webdataset_reads_it(
-    build: Any, image_fields: Any, make_batches: Any, counts: list[int]
+    build: BuildShard, image_fields: ImageFields, make_batches: MakeBatches, counts: list[int]
 ) -> None:
-    """TR02, TR01: one sample a picture, with all its fields, whatever dots its path has."""
+    """Dots in a path split samples elsewhere; webdataset must see one sample a picture, all fields
+    side by side.
+    """
     extra = Field("extra", "bytes", "meta.json")
-    batches = make_batches(counts)
-    for batch in batches:
-        for sample in batch:
-            sample.payloads["extra"] = b'{"path": 1}'
+    batches = [
+        [replace(sample, payloads={**sample.payloads, "extra": b'{"path": 1}'}) for sample in batch]
+        for batch in make_batches(counts)
+    ]
     shard = build("tar", image_fields(None, extra), batches)
     seen = _webdataset(shard.path)
     assert [sample["__key__"] for sample in seen] == [f"{s.slot:09d}" for s in shard.samples]
-    for sample, written in zip(seen, shard.samples, strict=True):
-        assert sample["jpg"] == written.payloads["image"]
-        assert int(sample["cls"]) == written.label
-        assert sample["meta.json"] == b'{"path": 1}'
+    for found, written in zip(seen, shard.samples, strict=True):
+        assert found["jpg"] == written.payloads["image"]
+        assert int(found["cls"]) == written.label
+        assert found["meta.json"] == b'{"path": 1}'
 
 
 @pytest.mark.skipif("raw" not in registry.names("codecs"), reason="there is no codec raw")
-def test_webdataset_decodes_raw_pictures(build: Any, image_fields: Any, make_batches: Any) -> None:
+def test_webdataset_decodes_raw_pictures(
+    build: BuildShard, image_fields: ImageFields, make_batches: MakeBatches
+) -> None:
     """A raw picture is a `.npy` file for others, while the index points at its pixels."""
     shard = build("tar", image_fields("raw"), make_batches([2], size=(5, 4)), True)
     for sample, written in zip(_webdataset(shard.path), shard.samples, strict=True):
@@ -97,7 +105,7 @@ def test_webdataset_decodes_raw_pictures(build: Any, image_fields: Any, make_bat
         assert pixels.tobytes() == written.payloads["image"]
 
 
-def test_empty_archive_is_one(build: Any, image_fields: Any) -> None:
+def test_empty_archive_is_one(build: BuildShard, image_fields: ImageFields) -> None:
     shard = build("tar", image_fields(None), [])
     with tarfile.open(shard.path) as archive:
         assert archive.getmembers() == []

@@ -22,11 +22,14 @@ KINDS = (
     *("recipe", "config", "list", "tar", "zip"),
     *("jpeg", "png", "webp", "tiff", "bmp", "gif", "ppm"),
 )
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does"),
+]
 
 
 def test_nothing_but_success_and_errors_of_one_line() -> None:
-    seconds = float(os.environ.get("PACKER_TEST_FUZZ", "10"))
+    seconds = float(os.environ.get("PACKER_TEST_FUZZ", "5"))
     seed = int(time.time()) // 86400 if "PACKER_TEST_FUZZ" in os.environ else 0
     command = [sys.executable, str(SCRIPT), "--json", "--seed", str(seed)]
     command += ["--seconds", str(seconds), "--corpus", str(HERE / "corpus"), "--no-keep"]

@@ -160,7 +160,7 @@ def test_gray_with_transparency_gets_the_profile_that_gray_alone_gets(
 
 @pytest.mark.parametrize("kind", ["jpeg", "tiff"])
 def test_cmyk_profiles(kind: str, save: Callable[..., bytes]) -> None:
-    """CV06: by its profile where it has one."""
+    """CMYK pictures came out garbled or inverted; a profile in the file must be applied."""
     inks = np.zeros((16, 32, 4), np.uint8)
     inks[:, 16:] = (0, 255, 255, 0)
     picture = decode(save(Image.fromarray(inks, "CMYK"), kind, icc_profile=_cmyk_profile()))

@@ -48,7 +48,7 @@ def test_every_kind_gives_the_picture(kind: str, photo: Pixels, save: Callable[.
 def test_all_eight_orientations_display_alike(
     kind: str, photo: Pixels, save: Callable[..., bytes]
 ) -> None:
-    """CV03: turned once, sizes included."""
+    """Orientation was lost by resizing; the picture must be turned once, its sizes included."""
     for orientation in range(1, 9):
         image = Image.fromarray(photo)
         if orientation > 1:
@@ -65,7 +65,9 @@ def test_all_eight_orientations_display_alike(
 def test_orientation_and_reduced_scale_go_together(
     orientation: int, draw_photo: Callable[..., Pixels], save: Callable[..., bytes]
 ) -> None:
-    """CV03 on the path of large photographs; the sides are no multiples of the scale."""
+    """The orientation must hold where large photographs decode at a reduced scale; the sides are no
+    multiples of the scale.
+    """
     upright = draw_photo(523, 389, 5)
     image = Image.fromarray(upright)
     if orientation > 1:
@@ -82,7 +84,7 @@ def test_orientation_and_reduced_scale_go_together(
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"])
 def test_every_mode_becomes_rgb(mode: str, photo: Pixels, save: Callable[..., bytes]) -> None:
-    """CV10: H×W×3 uint8 whatever the mode."""
+    """Other modes crashed array writers; each must become H×W×3 uint8."""
     if mode == "I;16":
         image = Image.fromarray(photo[..., 1].astype(np.uint16) * 257)
     else:
@@ -97,7 +99,7 @@ def test_every_mode_becomes_rgb(mode: str, photo: Pixels, save: Callable[..., by
 
 @pytest.mark.parametrize("kind", ["png", "tiff"])
 def test_sixteen_bits_are_scaled_not_clipped(kind: str, save: Callable[..., bytes]) -> None:
-    """CV08: a 16-bit ramp stays a ramp."""
+    """16-bit grey turned white; a ramp must stay a ramp."""
     ramp = np.linspace(0, 65535, 256 * 256).astype(np.uint16).reshape(256, 256)
     picture = decode(save(Image.fromarray(ramp), kind))
     assert np.array_equal(picture.pixels, np.repeat((ramp >> 8)[..., None], 3, -1))
@@ -105,7 +107,7 @@ def test_sixteen_bits_are_scaled_not_clipped(kind: str, save: Callable[..., byte
 
 
 def test_sixteen_bit_colour_and_its_transparent_colour(photo: Pixels) -> None:
-    """CV08: RGB of 16 bits, with a colour key, which Pillow cannot write."""
+    """16-bit RGB with a colour key, which Pillow cannot write."""
     deep = (photo.astype(np.uint16) * 257).astype(">u2")
     deep[:10, :10] = (1000, 2000, 3000)
     rows = b"".join(b"\0" + row.tobytes() for row in deep)
@@ -136,7 +138,7 @@ def test_pixels_of_32_bits_are_refused(save: Callable[..., bytes]) -> None:
 
 
 def test_cmyk_is_turned_to_rgb_with_adobes_inversion(save: Callable[..., bytes]) -> None:
-    """CV06: white stays white, black black, red red."""
+    """CMYK came out inverted; white must stay white, black black, red red."""
     inks = np.zeros((16, 48, 4), np.uint8)
     inks[:, 16:32] = (0, 255, 255, 0)
     inks[:, 32:] = (0, 0, 0, 255)
@@ -166,7 +168,7 @@ def test_transparent_pixels_show_the_background(kind: str, save: Callable[..., b
 def test_the_first_frame_counts(
     kind: str, draw_photo: Callable[..., Pixels], save: Callable[..., bytes]
 ) -> None:
-    """CV17: of an animation, or of a file of several pages."""
+    """The first frame of an animation, the first page of a file of several pages."""
     first, second = draw_photo(40, 30, 1), draw_photo(40, 30, 2)
     data = save(
         Image.fromarray(first), kind, save_all=True, append_images=[Image.fromarray(second)]
@@ -186,7 +188,7 @@ def test_a_file_cut_short_is_never_decoded(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """CV01: at whatever byte, also where the process told Pillow to be lenient."""
+    """A JPEG cut at any byte must be an error, also if the process set Pillow to be lenient."""
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", lenient)
     data = save(photo, kind)
     for part in (0.02, 0.2, 0.5, 0.6, 0.9, 0.99):
@@ -202,7 +204,7 @@ def test_a_file_cut_short_is_never_decoded(
 def test_a_cut_jpeg_with_an_end_pasted_on_is_still_cut(
     progressive: bool, draw_photo: Callable[..., Pixels], save: Callable[..., bytes]
 ) -> None:
-    """CV01: half gray behind a proper end marker is half gray."""
+    """A cut JPEG with an end marker appended shows half a picture of grey; it must be an error."""
     data = save(draw_photo(300, 200, 3), "jpeg", progressive=progressive)
     with pytest.raises(ImageError) as caught:
         decode(data[: int(len(data) * 0.6)] + b"\xff\xd9")
@@ -221,7 +223,7 @@ def test_a_jpeg_that_lacks_only_its_end_marker_is_whole(
 def test_a_progressive_jpeg_without_its_end_is_refused(
     photo: Pixels, save: Callable[..., bytes]
 ) -> None:
-    """CV01: nothing would tell how many of its scans are missing."""
+    """Nothing tells how many scans are missing, so the file must be an error."""
     data = save(photo, "jpeg", progressive=True)
     with pytest.raises(ImageError, match="truncated"):
         decode(data[: data.rfind(b"\xff\xda")])
@@ -231,7 +233,7 @@ def test_a_progressive_jpeg_without_its_end_is_refused(
 def test_garbage_after_the_end_is_harmless(
     kind: str, photo: Pixels, save: Callable[..., bytes]
 ) -> None:
-    """CV01."""
+    """Bytes behind the end marker do not make a picture truncated."""
     data = save(photo, kind)
     rng = np.random.default_rng(1)
     picture = decode(data + rng.bytes(1500))
@@ -247,7 +249,7 @@ def test_stray_bytes_within_a_jpeg_cost_nothing(photo: Pixels, save: Callable[..
 
 
 def test_text_that_inflates_without_end_does_not_cost_the_picture() -> None:
-    """CV21: PNG text chunks are not even read."""
+    """Text chunks of a PNG must not inflate without limit: they are not read."""
     bomb = b"x\0\0" + zlib.compress(bytes(80 << 20), 9)
     pixels = zlib.compress(b"\0\x80" * 4)
     chunks = [(b"IHDR", struct.pack(">IIBBBBB", 1, 4, 8, 0, 0, 0, 0)), *[(b"zTXt", bomb)] * 3]
@@ -258,7 +260,7 @@ def test_text_that_inflates_without_end_does_not_cost_the_picture() -> None:
 def test_a_bomb_is_refused_by_name_without_a_word_on_stderr(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """CV21: 1-bit PNG of 20000 x 10000, whole, 25 kB."""
+    """A valid 1-bit PNG of 20000 x 10000 pixels in 25 kB must be refused, without a warning."""
     rows = zlib.compress((b"\0" + bytes(2500)) * 10_000)
     header = struct.pack(">IIBBBBB", 20_000, 10_000, 1, 0, 0, 0, 0)
     data = _png([(b"IHDR", header), (b"IDAT", rows), (b"IEND", b"")])

@@ -16,8 +16,9 @@ from packer.imaging import colour, memory
 from packer.imaging.decode import decode
 from packer.imaging.heads.probe import probe
 from packer.types import Pixels
+from tests.fixtures import Save
 
-Save = Callable[..., bytes]
+pytestmark = pytest.mark.slow
 
 _MIB = 1 << 20
 

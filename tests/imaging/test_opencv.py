@@ -15,7 +15,7 @@ from packer.types import Pixels
 
 
 def test_red_is_red(save: Callable[..., bytes]) -> None:
-    """RS06: OpenCV's BGR stays on its side of the border."""
+    """OpenCV's BGR must not leave packer.imaging.opencv."""
     red = np.zeros((8, 8, 3), np.uint8)
     red[..., 0] = 200
     data = save(red, "png")
@@ -53,7 +53,7 @@ def test_pixels_that_may_not_be_written_to_can_be_encoded(photo: Pixels) -> None
 
 @pytest.mark.parametrize("loaded", [True, False])
 def test_one_thread_whether_opencv_is_loaded_already_or_later(loaded: bool) -> None:
-    """CL06."""
+    """OpenCV's threads in each of many workers oversubscribe the cores; one thread must remain."""
     code = f"""
 import os
 if {loaded}:

@@ -15,7 +15,7 @@ from packer.types import Pixels
 
 
 def test_pixels_go_in_and_out_unchanged(photo: Pixels) -> None:
-    """RS06: red stays red."""
+    """Red and blue must not be exchanged."""
     image = from_pixels(photo)
     assert image.mode == "RGB"
     assert image.size == (120, 80)

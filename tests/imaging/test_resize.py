@@ -67,7 +67,7 @@ def test_no_upscale_never_enlarges(width: int, height: int, mode: str, side: int
 @pytest.mark.parametrize("mode", RESIZE_MODES)
 @pytest.mark.parametrize("size", [(1, 2000), (2000, 1), (3, 900), (1, 1)])
 def test_a_thin_picture_keeps_both_sides(mode: str, size: tuple[int, int]) -> None:
-    """RS04: each side ≥ 1, no crash, over-long results refused with a reason."""
+    """A thin picture got a side of 0 pixels; each must be ≥ 1, too long results are refused."""
     pixels = np.full((size[1], size[0], 3), 77, np.uint8)
     options = _options(mode, 256)
     if mode == "short" and size != (1, 1):
@@ -82,7 +82,7 @@ def test_a_thin_picture_keeps_both_sides(mode: str, size: tuple[int, int]) -> No
 
 
 def test_width_and_height_are_not_swapped(photo: Pixels) -> None:
-    """H506: 400 x 300 becomes 300 rows of 400, and the picture is not transposed."""
+    """400 x 300 becomes 300 rows of 400, and the picture is not transposed."""
     for mode in ("exact", "crop", "pad"):
         resized = resize(photo, _options(mode, 400, 300))
         assert resized.shape == (300, 400, 3)
@@ -98,7 +98,7 @@ def test_width_and_height_are_not_swapped(photo: Pixels) -> None:
 def test_equals_pillows_filter_of_the_same_name(
     name: str, mode: str, draw_photo: Callable[..., Pixels]
 ) -> None:
-    """RS01: within ±2 levels, the cut and the padded modes too."""
+    """Antialiased as Pillow: within ±2 levels, the cut and the padded modes too."""
     pixels = draw_photo(233, 157, 4)
     options = _options(mode, 64, filter=name)
     plan = geometry(233, 157, options)
@@ -112,7 +112,7 @@ def test_equals_pillows_filter_of_the_same_name(
 
 
 def test_a_checkerboard_becomes_gray() -> None:
-    """RS01: antialiased."""
+    """Without antialiasing it would be black or white."""
     board = (np.indices((2048, 2048)).sum(0) % 2 * 255).astype(np.uint8)
     resized = resize(np.repeat(board[..., None], 3, -1), _options("short", 256))
     assert resized.shape == (256, 256, 3)
@@ -121,7 +121,7 @@ def test_a_checkerboard_becomes_gray() -> None:
 
 
 def test_a_zone_plate_shows_no_rings() -> None:
-    """RS01: what is finer than the result is gray in it."""
+    """Detail finer than the result's pixels must become grey, not rings."""
     axis = np.linspace(-1, 1, 1024)
     radius = axis[None] ** 2 + axis[:, None] ** 2
     plate = (127.5 + 127.5 * np.cos(np.pi * 512 * radius)).astype(np.uint8)

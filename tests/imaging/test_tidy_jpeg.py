@@ -1,4 +1,4 @@
-"""Files with one fault each: what costs no pixel passes, what damages pixels is named."""
+"""Files with one fault each: harmless faults pass, faults that damage pixels are named."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from packer.imaging.tidy_jpeg import has_lost_block, tidied
 from packer.packing.transcode import transcode
 from packer.settings.options import ImageOptions
 from packer.types import Pixels
+from tests.fixtures import Save
 
-Save = Callable[..., bytes]
 _KINDS = ("plain", "optimized", "restarts", "progressive", "gray")
 
 

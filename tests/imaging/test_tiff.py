@@ -270,7 +270,9 @@ def test_colours_of_half_the_size_without_compression() -> None:
 @pytest.mark.parametrize("tag", [34665, 34853, 330, 700, 33723, 282, 306])
 @pytest.mark.parametrize("value", [8, 12, 9_999_999])
 def test_broken_metadata_cost_no_picture(tag: int, value: int) -> None:
-    """CV16: EXIF, GPS and others that point to pixels, or to nowhere."""
+    """Broken metadata made pictures unreadable; EXIF, GPS and others point to pixels, or to
+    nowhere.
+    """
     samples = np.random.default_rng(6).integers(0, 256, (7, 11, 1))
     for orientation in (1, 3):
         more: _Tags = {tag: (4, [value]), 274: (3, [orientation])}

@@ -8,6 +8,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.nfs
+
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 MOUNTSTATS = """\
 device sys mounted on /sys with fstype sysfs

@@ -1,4 +1,4 @@
-"""What a real client's counters say of one epoch."""
+"""Requests of one epoch, by the counters of a real NFS client."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import simplejpeg
+
+pytestmark = pytest.mark.nfs
 
 #: Calls of the image folder by those of a pack, at least.
 FEWER = 40

@@ -1,5 +1,6 @@
-"""What a conversion does to names and files, as NFS needs it: seen by an audit hook in each of its
-processes, so that it can be asserted on any file system.
+"""How a conversion uses names and files, as NFS requires.
+
+An audit hook in each of its processes records the calls, so that any file system will do.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+pytestmark = pytest.mark.nfs
 
 # Python imports a module of this name, if there is one, at the start of every process. What is
 # linked is hashed at that moment, so that a later change to it shows.

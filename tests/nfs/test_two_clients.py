@@ -13,6 +13,8 @@ from packer.errors import OutputError, SourceError
 from packer.packing.lock import Lock
 from packer.reader import PackedDataset
 
+pytestmark = pytest.mark.nfs
+
 FORMATS = ("tar", "lmdb", "hdf5")
 
 

@@ -112,7 +112,7 @@ def test_columns_of_a_shard() -> None:
     assert arrays["batch_offset"].tolist() == [7, 0, 7 + 2 + 7 + 7]
     assert arrays["slot"].tolist() == [0, 3, 6, 9, 12]
     assert arrays["label"].tolist() == [-1, 0, 1, 2, 3]
-    assert (arrays["width"][4], arrays["height"][4]) == (14, 24)  # H506: not exchanged
+    assert (arrays["width"][4], arrays["height"][4]) == (14, 24)  # not exchanged
     assert arrays["extra.offset"].tolist()[0::2] == [-1, -1, -1]
     assert arrays["extra.size"].tolist() == [-1, 1, -1, 1, -1]
     assert arrays["image.crc32"].tolist() == [zlib.crc32(b"x" * n) for n in range(5)]

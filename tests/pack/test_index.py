@@ -216,7 +216,9 @@ def _sum_labels(index: IndexFile) -> int:
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_goes_to_other_processes(tmp_path: Path, method: str) -> None:
-    """LM04's kind: pickles into its path; the other process maps the file itself."""
+    """Objects with open files do not pickle; an index pickles into its path, and the other process
+    maps the file itself.
+    """
     index = IndexFile(_write(tmp_path / "x", {"label": np.arange(100_000, dtype="<i4")}))
     assert _sum_labels(index) == 4999950000
     assert len(pickle.dumps(index)) < 1000

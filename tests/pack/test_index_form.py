@@ -1,4 +1,4 @@
-"""What an index may hold; each wrong value is one that a process would fail of, or worse, not."""
+"""Valid values in an index; each invalid one would end a process, or give wrong samples."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from packer.pack.columns import encode_split_index, index_name
 from packer.pack.index import IndexFile, encode_index
 from packer.pack.index_form import open_shard_index, open_split_index
 from packer.pack.manifest import Manifest, read_manifest
+from tests.fixtures import MakeTree
 
-MakeTree = Callable[..., Path]
 Arrays = dict[str, Any]
 
 

@@ -17,6 +17,7 @@ from packer.errors import DamageError, SourceError, UsageError
 from packer.pack.manifest import Manifest, seal
 from packer.pack.opened import Pack
 from packer.writer import PackWriter
+from tests.packs import BuildPack
 
 SHARDS = [[4, 4], [3], [4]]
 
@@ -29,7 +30,7 @@ def edit_manifest(root: Path, change: Callable[[dict[str, Any]], None]) -> None:
     path.write_bytes(seal(value))
 
 
-def test_knows_what_is_where(build_pack: Any, format_name: str) -> None:
+def test_knows_what_is_where(build_pack: BuildPack, format_name: str) -> None:
     built = build_pack([[4, 0, 4], [3]], format_name)
     pack = Pack(built.root)
     assert len(pack) == 11
@@ -64,7 +65,7 @@ print([sum(event.endswith(kind) for event, _ in counted) for kind in ("open", "d
 
 
 @pytest.mark.parametrize("shards", [1, 12])
-def test_opening_costs_two_opens_and_one_listing(build_pack: Any, shards: int) -> None:
+def test_opening_costs_two_opens_and_one_listing(build_pack: BuildPack, shards: int) -> None:
     """Whatever the number of shards; and no listing in a worker process."""
     built = build_pack([[2]] * shards)
     done = subprocess.run(
@@ -76,14 +77,16 @@ def test_opening_costs_two_opens_and_one_listing(build_pack: Any, shards: int) -
     assert done.stdout.splitlines() == ["[2, 1, 0]", "[2, 0]"]
 
 
-def test_pickles_small(build_pack: Any) -> None:
+def test_pickles_small(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     data = pickle.dumps(Pack(built.root))
     assert len(data) < 500
     assert len(pickle.loads(data)) == 15
 
 
-def test_another_pack_in_its_place_is_noticed_in_workers(build_pack: Any, tmp_path: Path) -> None:
+def test_another_pack_in_its_place_is_noticed_in_workers(
+    build_pack: BuildPack, tmp_path: Path
+) -> None:
     built, other = build_pack(SHARDS), build_pack(SHARDS, seed=5, name="other")
     data = pickle.dumps(Pack(built.root))
     built.root.rename(tmp_path / "old")
@@ -103,9 +106,11 @@ def test_another_pack_in_its_place_is_noticed_in_workers(build_pack: Any, tmp_pa
     ],
 )
 def test_a_shard_of_another_size_is_found_at_open(
-    build_pack: Any, format_name: str, size: Any, words: str
+    build_pack: BuildPack, format_name: str, size: Any, words: str
 ) -> None:
-    """TR07, TR05: cut by 1 KB, by half, to nothing, gone, appended to."""
+    """A truncated last shard was read as a shorter one: cut by 1 KB, by half, to nothing, missing,
+    or longer is an error.
+    """
     built = build_pack(SHARDS, format_name)
     shard = built.shard(2)
     whole = shard.stat().st_size
@@ -121,7 +126,7 @@ def test_a_shard_of_another_size_is_found_at_open(
     assert f"packer verify {built.root}" in caught.value.hint
 
 
-def test_many_damaged_shards_make_a_short_message(build_pack: Any) -> None:
+def test_many_damaged_shards_make_a_short_message(build_pack: BuildPack) -> None:
     built = build_pack([[1]] * 9)
     for number in range(8):
         built.shard(number).unlink()
@@ -130,7 +135,9 @@ def test_many_damaged_shards_make_a_short_message(build_pack: Any) -> None:
     assert "000003" not in str(caught.value)
 
 
-def test_links_are_followed_and_dangling_ones_missing(build_pack: Any, tmp_path: Path) -> None:
+def test_links_are_followed_and_dangling_ones_missing(
+    build_pack: BuildPack, tmp_path: Path
+) -> None:
     built = build_pack(SHARDS)
     away = tmp_path / "elsewhere.tar"
     built.shard(1).rename(away)
@@ -141,8 +148,8 @@ def test_links_are_followed_and_dangling_ones_missing(build_pack: Any, tmp_path:
         Pack(built.root)
 
 
-def test_an_index_of_another_conversion_is_refused(build_pack: Any) -> None:
-    """TR05: same names, sizes and counts, other content."""
+def test_an_index_of_another_conversion_is_refused(build_pack: BuildPack) -> None:
+    """An index that does not fit its shards: same names, sizes and counts, other content."""
     built, other = build_pack(SHARDS), build_pack(SHARDS, seed=5, name="other")
     assert (built.root / "train.index").stat().st_size == (
         other.root / "train.index"
@@ -152,7 +159,7 @@ def test_an_index_of_another_conversion_is_refused(build_pack: Any) -> None:
         Pack(built.root)
 
 
-def test_a_damaged_index_is_refused(build_pack: Any) -> None:
+def test_a_damaged_index_is_refused(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     path = built.root / "train.index"
     data = bytearray(path.read_bytes())
@@ -165,7 +172,7 @@ def test_a_damaged_index_is_refused(build_pack: Any) -> None:
         Pack(built.root)
 
 
-def test_counts_that_differ_from_the_manifest_are_refused(build_pack: Any) -> None:
+def test_counts_that_differ_from_the_manifest_are_refused(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
 
     def change(value: dict[str, Any]) -> None:
@@ -177,7 +184,7 @@ def test_counts_that_differ_from_the_manifest_are_refused(build_pack: Any) -> No
         Pack(built.root)
 
 
-def test_labels_beyond_the_classes_are_refused(build_pack: Any) -> None:
+def test_labels_beyond_the_classes_are_refused(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
 
     def change(value: dict[str, Any]) -> None:
@@ -203,15 +210,15 @@ def test_an_index_of_a_pack_with_the_same_shards_is_refused(tmp_path: Path) -> N
         Pack(tmp_path / "one")
 
 
-def test_touching_changes_nothing(build_pack: Any) -> None:
-    """TR05: modification times alone are fine."""
+def test_touching_changes_nothing(build_pack: BuildPack) -> None:
+    """A modification time that changes alone must not make a pack invalid."""
     built = build_pack(SHARDS)
     for path in built.root.iterdir():
         os.utime(path, (1, 1))
     assert len(Pack(built.root)) == 15
 
 
-def test_what_is_no_pack_is_refused(build_pack: Any, tmp_path: Path) -> None:
+def test_what_is_no_pack_is_refused(build_pack: BuildPack, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no such folder"):
         Pack(tmp_path / "nothing")
     with pytest.raises(SourceError, match="not a pack"):
@@ -225,14 +232,14 @@ def test_what_is_no_pack_is_refused(build_pack: Any, tmp_path: Path) -> None:
         Pack(built.root)
 
 
-def test_an_empty_split_is_a_split(build_pack: Any) -> None:
+def test_an_empty_split_is_a_split(build_pack: BuildPack) -> None:
     built = build_pack([])
     assert isinstance(built.manifest, Manifest)
     assert len(Pack(built.root)) == 0
 
 
 def test_a_relative_root_survives_a_change_of_folder(
-    build_pack: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build_pack(SHARDS)
     monkeypatch.chdir(tmp_path)

@@ -18,15 +18,18 @@ from packer.pack.opened import Pack
 from packer.pack.payloads import MERGE_GAP, Payloads, merge_runs
 from packer.pack.shards import ShardFiles
 from packer.types import ABSENT
+from tests.packs import BuildPack, PackOptions
 
 # Python 3.12 and later warn of forks where libraries have threads; that they work is the test.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
 
 #: Payloads of 7680 bytes, 16 a shard: most of a shard is in neither fingerprint.
-BIG = {"shards": [[8, 8], [8]], "sizes": [(64, 40)]}
+BIG: PackOptions = {"shards": [[8, 8], [8]], "sizes": [(64, 40)]}
 
 
-def payloads_of(build_pack: Any, verify: str = "first", **changes: Any) -> tuple[Any, Payloads]:
+def payloads_of(
+    build_pack: BuildPack, verify: str = "first", **changes: Any
+) -> tuple[Any, Payloads]:
     built = build_pack(**{**BIG, **changes})
     return built, Payloads(Pack(built.root), verify)
 
@@ -69,7 +72,7 @@ def test_runs_hold_what_is_wanted_and_small_gaps(
         assert first.shard < second.shard or second.start - first.stop > gap
 
 
-def test_reads_fields_in_the_order_asked_for(build_pack: Any, format_name: str) -> None:
+def test_reads_fields_in_the_order_asked_for(build_pack: BuildPack, format_name: str) -> None:
     built, payloads = payloads_of(build_pack, format_name=format_name, extra=True)
     wanted = [20, 3, 3, 17, 0]
     images = payloads.read(wanted, "image")
@@ -79,7 +82,7 @@ def test_reads_fields_in_the_order_asked_for(build_pack: Any, format_name: str) 
     assert notes[1] is None
 
 
-def test_a_span_holds_its_batch(build_pack: Any, format_name: str) -> None:
+def test_a_span_holds_its_batch(build_pack: BuildPack, format_name: str) -> None:
     built, payloads = payloads_of(build_pack, format_name=format_name, extra=True)
     for batch in range(3):
         span = payloads.span(batch)
@@ -102,9 +105,9 @@ def counted_reads(payloads: Payloads, monkeypatch: pytest.MonkeyPatch) -> list[t
 
 
 def test_one_sample_never_costs_its_batch(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch, format_name: str
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch, format_name: str
 ) -> None:
-    """LM10: what is read is the sample, nothing around it."""
+    """Random reads of whole batches are slow; only the sample's bytes are read."""
     built, payloads = payloads_of(build_pack, format_name=format_name)
     seen = counted_reads(payloads, monkeypatch)
     payloads.read([5], "image")
@@ -112,7 +115,7 @@ def test_one_sample_never_costs_its_batch(
 
 
 def test_neighbours_are_read_together_and_strangers_are_not(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 120 × 120 × 3 bytes each: two unwanted ones between are more than the gap, one is less.
     _, payloads = payloads_of(build_pack, sizes=[(120, 120)])
@@ -130,7 +133,7 @@ def test_neighbours_are_read_together_and_strangers_are_not(
 
 @pytest.mark.parametrize("by_span", [False, True])
 def test_a_damaged_sample_is_named_and_its_neighbours_are_read(
-    build_pack: Any, by_span: bool, format_name: str
+    build_pack: BuildPack, by_span: bool, format_name: str
 ) -> None:
     built, payloads = payloads_of(build_pack, format_name=format_name)
     flip(built, payloads.pack, 18)
@@ -156,7 +159,7 @@ def test_a_damaged_sample_is_named_and_its_neighbours_are_read(
     assert str(pickle.loads(pickle.dumps(caught.value))) == message
 
 
-def test_checked_once_or_always(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checked_once_or_always(build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shard that was changed counts as one that was never compared."""
     compared: list[int] = []
 
@@ -177,7 +180,7 @@ def test_checked_once_or_always(build_pack: Any, monkeypatch: pytest.MonkeyPatch
                 reader.read([3], "image")
 
 
-def test_a_forked_child_checks_anew(build_pack: Any) -> None:
+def test_a_forked_child_checks_anew(build_pack: BuildPack) -> None:
     built, payloads = payloads_of(build_pack)
     payloads.read(range(24), "image")
     flip(built, payloads.pack, 3)
@@ -191,8 +194,8 @@ def test_a_forked_child_checks_anew(build_pack: Any) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_another_file_is_checked_anew(build_pack: Any) -> None:
-    """CL11: same name, same head and tail, other middle: nothing that was checked counts."""
+def test_another_file_is_checked_anew(build_pack: BuildPack) -> None:
+    """A shard replaced by another of the same name, head and tail: earlier checks do not count."""
     built, payloads = payloads_of(build_pack)
     payloads.read(range(24), "image")
     whole = built.shard(0).read_bytes()
@@ -204,6 +207,6 @@ def test_another_file_is_checked_anew(build_pack: Any) -> None:
         payloads.read([3], "image")
 
 
-def test_unknown_verify_is_refused(build_pack: Any) -> None:
+def test_unknown_verify_is_refused(build_pack: BuildPack) -> None:
     with pytest.raises(UsageError, match="did you mean 'always'"):
         payloads_of(build_pack, "allways")

@@ -19,24 +19,25 @@ from packer.pack.mapping import LOCAL
 from packer.pack.opened import Pack
 from packer.pack.shardfile import ADVICE_BYTES, OpenShard
 from packer.pack.shards import ShardFiles
+from tests.packs import BuildPack, PackOptions
 
 # Python 3.12 and later warn of forks where libraries have threads; that they work is the test.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
 
 # Larger than two fingerprints, so that its middle is in neither.
-BIG = {"shards": [[8], [8]], "sizes": [(64, 40)]}
+BIG: PackOptions = {"shards": [[8], [8]], "sizes": [(64, 40)]}
 
 
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def files_of(build_pack: Any, **changes: Any) -> tuple[Any, ShardFiles]:
+def files_of(build_pack: BuildPack, **changes: Any) -> tuple[Any, ShardFiles]:
     built = build_pack(**{**BIG, **changes})
     return built, ShardFiles(Pack(built.root))
 
 
-def test_reads_ranges_exactly(build_pack: Any, format_name: str) -> None:
+def test_reads_ranges_exactly(build_pack: BuildPack, format_name: str) -> None:
     built, files = files_of(build_pack, format_name=format_name)
     data = built.shard(1).read_bytes()
     for offset, size in ((0, 1), (5, 4000), (len(data) - 3, 3), (7, 0)):
@@ -46,7 +47,7 @@ def test_reads_ranges_exactly(build_pack: Any, format_name: str) -> None:
     assert buffer == data[50:150]
 
 
-def test_short_reads_are_continued(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_reads_are_continued(build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch) -> None:
     """One call returns at most 2 GiB, and less whenever the file system likes."""
     built, files = files_of(build_pack)
     real = os.preadv
@@ -59,7 +60,7 @@ def test_short_reads_are_continued(build_pack: Any, monkeypatch: pytest.MonkeyPa
     assert files.read(0, 10, 9999) == data[10:10009]
 
 
-def test_reading_past_the_end_names_the_shard(build_pack: Any) -> None:
+def test_reading_past_the_end_names_the_shard(build_pack: BuildPack) -> None:
     built, files = files_of(build_pack)
     size = built.shard(0).stat().st_size
     with pytest.raises(DamageError, match=rf"train-000000.tar: ends at byte {size}"):
@@ -74,9 +75,9 @@ def replace_with(path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("place", [0, 100, -1])
 def test_a_swapped_shard_is_refused_at_its_first_read(
-    build_pack: Any, format_name: str, place: int
+    build_pack: BuildPack, format_name: str, place: int
 ) -> None:
-    """TR05: another shard of the same size, told by its head or tail."""
+    """Another shard of the same size is told apart by its head or tail."""
     built, files = files_of(build_pack, format_name=format_name)
     data = bytearray(built.shard(1).read_bytes())
     data[place] ^= 1
@@ -88,14 +89,14 @@ def test_a_swapped_shard_is_refused_at_its_first_read(
     assert "copy it again" in caught.value.hint
 
 
-def test_a_shard_that_disappears_is_missing(build_pack: Any) -> None:
+def test_a_shard_that_disappears_is_missing(build_pack: BuildPack) -> None:
     built, files = files_of(build_pack)
     built.shard(1).unlink()
     with pytest.raises(DamageError, match=r"train-000001\.tar: is missing"):
         files.read(1, 0, 10)
 
 
-def test_few_files_stay_open(build_pack: Any) -> None:
+def test_few_files_stay_open(build_pack: BuildPack) -> None:
     built = build_pack([[1]] * 10)
     pack = Pack(built.root)
     files = ShardFiles(pack, limit=3)
@@ -110,16 +111,18 @@ def test_few_files_stay_open(build_pack: Any) -> None:
     assert open_files() == before
 
 
-def test_pickles_after_use(build_pack: Any) -> None:
-    """LM04: each process opens its own files."""
+def test_pickles_after_use(build_pack: BuildPack) -> None:
+    """Open files do not pickle; each process must open its own."""
     built, files = files_of(build_pack)
     files.read(0, 0, 10)
     copy = pickle.loads(pickle.dumps(files))
     assert copy.read(0, 0, 10) == built.shard(0).read_bytes()[:10]
 
 
-def test_a_forked_child_opens_its_own_files(build_pack: Any) -> None:
-    """H501: and checks them itself, although its parent has, and holds the lock."""
+def test_a_forked_child_opens_its_own_files(build_pack: BuildPack) -> None:
+    """Workers that shared a handle read wrong data; a child opens and checks its own files,
+    although its parent has, and holds the lock.
+    """
     built, files = files_of(build_pack)
     files.read(0, 0, 10)
     replace_with(built.shard(0), bytes(built.shard(0).stat().st_size))
@@ -154,9 +157,9 @@ def failing(
 @pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
 @pytest.mark.parametrize("name", ["preadv", "open"])
 def test_a_passing_error_is_tried_again(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch, number: int, name: str
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch, number: int, name: str
 ) -> None:
-    """CL11: "stale file handle" once; the file is opened anew."""
+    """After one "stale file handle" the file is opened anew."""
     built, files = files_of(build_pack)
     if name == "preadv":
         files.read(0, 0, 10)
@@ -167,7 +170,7 @@ def test_a_passing_error_is_tried_again(
 
 @pytest.mark.parametrize(("number", "times"), [(errno.ESTALE, 2), (errno.EACCES, 1)])
 def test_a_lasting_error_says_what_and_where(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch, number: int, times: int
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch, number: int, times: int
 ) -> None:
     _, files = files_of(build_pack)
     files.read(0, 0, 10)
@@ -178,9 +181,9 @@ def test_a_lasting_error_says_what_and_where(
 
 
 def test_a_shard_replaced_under_the_reader_never_mixes(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CL11: another file under the name is compared when the old one goes stale."""
+    """If the handle goes stale and another file has the name, that file is checked first."""
     built, files = files_of(build_pack)
     files.read(0, 0, 10)
     whole = built.shard(0).read_bytes()
@@ -194,8 +197,8 @@ def test_a_shard_replaced_under_the_reader_never_mixes(
     assert files.changes == 1
 
 
-def test_touching_a_shard_is_fine(build_pack: Any) -> None:
-    """TR05: mtime alone."""
+def test_touching_a_shard_is_fine(build_pack: BuildPack) -> None:
+    """A modification time alone must not make a shard invalid."""
     built, files = files_of(build_pack)
     files.read(0, 0, 10)
     os.utime(built.shard(0), (5, 5))
@@ -203,8 +206,10 @@ def test_touching_a_shard_is_fine(build_pack: Any) -> None:
     assert files.read(0, 0, 10) == built.shard(0).read_bytes()[:10]
 
 
-def test_a_lock_of_another_process_does_not_matter(build_pack: Any, format_name: str) -> None:
-    """H502: a finished shard is read while somebody holds flock and lockf on it."""
+def test_a_lock_of_another_process_does_not_matter(build_pack: BuildPack, format_name: str) -> None:
+    """Locks on shared file systems stopped readers; a finished shard is read while another process
+    holds flock and lockf on it.
+    """
     built, files = files_of(build_pack, format_name=format_name)
     script = (
         "import fcntl, sys; file = open(sys.argv[1], 'r+b'); fcntl.flock(file, fcntl.LOCK_EX);"
@@ -224,8 +229,8 @@ def test_a_lock_of_another_process_does_not_matter(build_pack: Any, format_name:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_a_read_only_pack_of_another_user_is_read(build_pack: Any, format_name: str) -> None:
-    """LM06: no lock file is made, no write is tried."""
+def test_a_read_only_pack_of_another_user_is_read(build_pack: BuildPack, format_name: str) -> None:
+    """A pack in a read-only folder must open: no lock file is made, no write is tried."""
     built = build_pack([[4]], format_name)
     before = sorted(built.root.iterdir())
     for path in before:
@@ -250,7 +255,7 @@ def test_a_read_only_pack_of_another_user_is_read(build_pack: Any, format_name: 
     assert sorted(built.root.iterdir()) == before
 
 
-def test_threads_share_it(build_pack: Any) -> None:
+def test_threads_share_it(build_pack: BuildPack) -> None:
     """With room for one open file, so that files close while other threads read from them."""
     built = build_pack([[2]] * 4)
     files = ShardFiles(Pack(built.root), limit=1)
@@ -272,7 +277,7 @@ def test_threads_share_it(build_pack: Any) -> None:
 
 
 def test_hints_to_the_kernel_are_only_hints(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, files = files_of(build_pack)
     monkeypatch.setattr(OpenShard, "is_cached", lambda *_: False)
@@ -295,7 +300,7 @@ def advice_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
 
 
 def test_what_is_in_the_page_cache_is_not_announced(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built, files = files_of(build_pack)
     if file_system(built.shard(0).stat().st_dev) not in LOCAL:
@@ -316,7 +321,7 @@ def test_what_is_in_the_page_cache_is_not_announced(
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="needs posix_fadvise")
-def test_advice_is_given_in_pieces(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_is_given_in_pieces(build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux takes no more of one call than a device's largest transfer."""
     _, files = files_of(build_pack)
     calls = advice_of(monkeypatch)
@@ -328,7 +333,7 @@ def test_advice_is_given_in_pieces(build_pack: Any, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="needs posix_fadvise")
 def test_advice_is_of_the_size_that_the_file_system_prefers(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On NFS the size of its READ calls. Asked when the file is opened and not again: after a read
     NFS would ask the server.
@@ -354,7 +359,7 @@ def test_advice_is_of_the_size_that_the_file_system_prefers(
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="needs posix_fadvise")
 def test_no_order_holds_for_open_files_and_later_ones(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, files = files_of(build_pack)
     files.read(0, 0, 10)
@@ -365,7 +370,7 @@ def test_no_order_holds_for_open_files_and_later_ones(
     assert len(calls) == 2
 
 
-def test_a_pipe_in_a_shards_place_is_damage(build_pack: Any) -> None:
+def test_a_pipe_in_a_shards_place_is_damage(build_pack: BuildPack) -> None:
     """Not waited for."""
     built, files = files_of(build_pack)
     built.shard(0).unlink()

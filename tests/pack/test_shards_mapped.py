@@ -14,13 +14,14 @@ from packer.pack import mapping, shards
 from packer.pack import shardfile as opened
 from packer.pack.opened import Pack
 from packer.pack.shards import ShardFiles
+from tests.packs import BuildPack
 
 
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def files_of(build_pack: Any, **changes: Any) -> tuple[Any, ShardFiles]:
+def files_of(build_pack: BuildPack, **changes: Any) -> tuple[Any, ShardFiles]:
     # Larger than two fingerprints, so that its middle is in neither.
     built = build_pack(**{"shards": [[8], [8]], "sizes": [(64, 40)], **changes})
     return built, ShardFiles(Pack(built.root))
@@ -33,7 +34,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-def test_a_shard_in_memory_is_not_copied(build_pack: Any, format_name: str) -> None:
+def test_a_shard_in_memory_is_not_copied(build_pack: BuildPack, format_name: str) -> None:
     built, files = files_of(build_pack, format_name=format_name)
     data = built.shard(0).read_bytes()
     first, second = files.read(0, 5, 4000), files.read(0, 2000, 10)
@@ -54,7 +55,7 @@ def test_a_shard_in_memory_is_not_copied(build_pack: Any, format_name: str) -> N
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
 def test_an_error_at_opening_in_memory_is_tried_again(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch, number: int
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     built, files = files_of(build_pack)
     real = os.open
@@ -72,7 +73,7 @@ def test_an_error_at_opening_in_memory_is_tried_again(
 
 
 @pytest.mark.usefixtures("memory")
-def test_few_files_in_memory_stay_mapped(build_pack: Any) -> None:
+def test_few_files_in_memory_stay_mapped(build_pack: BuildPack) -> None:
     built = build_pack([[1]] * 10)
     files = ShardFiles(Pack(built.root), limit=3)
     before = open_files()
@@ -84,8 +85,8 @@ def test_few_files_in_memory_stay_mapped(build_pack: Any) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-def test_a_swapped_shard_in_memory_is_refused(build_pack: Any) -> None:
-    """TR05."""
+def test_a_swapped_shard_in_memory_is_refused(build_pack: BuildPack) -> None:
+    """An index must not be used with another shard, mapped shards included."""
     built, files = files_of(build_pack)
     other = built.root / "other"
     other.write_bytes(bytes(built.shard(1).stat().st_size))
@@ -102,7 +103,7 @@ def local_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("local_disk")
-def test_what_was_announced_is_not_copied(build_pack: Any, format_name: str) -> None:
+def test_what_was_announced_is_not_copied(build_pack: BuildPack, format_name: str) -> None:
     built, files = files_of(build_pack, format_name=format_name)
     data = built.shard(0).read_bytes()
     files.advise(0, 5, 4000)
@@ -118,7 +119,7 @@ def test_what_was_announced_is_not_copied(build_pack: Any, format_name: str) -> 
 
 
 @pytest.mark.usefixtures("local_disk")
-def test_a_mapped_shard_that_is_cut_short_later(build_pack: Any) -> None:
+def test_a_mapped_shard_that_is_cut_short_later(build_pack: BuildPack) -> None:
     """An error that says where, not a SIGBUS."""
     built, files = files_of(build_pack, sizes=[(64, 64)])
     size = built.shard(0).stat().st_size
@@ -129,7 +130,7 @@ def test_a_mapped_shard_that_is_cut_short_later(build_pack: Any) -> None:
 
 
 def test_on_other_file_systems_what_was_announced_is_read(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mapping, "in_memory", lambda device: False)
     monkeypatch.setattr(mapping, "file_system", lambda device: "nfs4")
@@ -140,7 +141,7 @@ def test_on_other_file_systems_what_was_announced_is_read(
 
 
 @pytest.mark.usefixtures("local_disk")
-def test_a_look_finds_what_has_changed(build_pack: Any) -> None:
+def test_a_look_finds_what_has_changed(build_pack: BuildPack) -> None:
     """Before and after a mini-batch; touching is no damage, but checksums are compared anew."""
     built, files = files_of(build_pack, sizes=[(64, 64)])
     size = built.shard(0).stat().st_size
@@ -161,7 +162,7 @@ def test_a_look_finds_what_has_changed(build_pack: Any) -> None:
 
 
 def test_without_the_extension_shards_are_read(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mapped.NATIVE, "module", None)
     monkeypatch.setattr(mapping, "file_system", lambda device: "ext4")
@@ -176,7 +177,7 @@ def test_without_the_extension_shards_are_read(
 
 
 def test_on_slow_file_systems_looks_are_rare(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each may ask a server."""
     monkeypatch.setattr(mapping, "file_system", lambda device: "nfs4")

@@ -1,4 +1,4 @@
-"""The card: snippets run in the pack's folder; front matter is what `datasets` reads."""
+"""The card: its snippets run in the pack's folder, and `datasets` can read its front matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies beside the shards follows from the shards, and all that makes packs makes it alike."""
+"""Files beside the shards depend on the shards alone, and all ways of making packs write them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from packer.pack.manifest import FileRecord, read_manifest
 from packer.packing.completion import as_draft, write_beside
 from packer.stage import StageOptions, stage_pack
 from packer.writer import PackWriter
+from tests.fixtures import MakeTree
 
 OPTIONS = ConvertOptions(
     resize="48", batch_size=4, shard_size=8_000, split="train=0.8,val=0.2", jobs=1
@@ -38,7 +38,7 @@ def _check(pack: Path) -> None:
         assert IndexFile(pack / split.index).meta["pack"] == manifest.identity
 
 
-def test_all_that_makes_packs_lists_every_file(tmp_path: Path, make_tree: Any) -> None:
+def test_all_that_makes_packs_lists_every_file(tmp_path: Path, make_tree: MakeTree) -> None:
     tree = make_tree()
     convert_dataset(tree, tmp_path / "whole", OPTIONS)
     for number in range(2):
@@ -54,7 +54,9 @@ def test_all_that_makes_packs_lists_every_file(tmp_path: Path, make_tree: Any) -
     assert whole.read_bytes() == parts.read_bytes()
 
 
-def test_the_identity_is_of_content_not_of_place_or_time(tmp_path: Path, make_tree: Any) -> None:
+def test_the_identity_is_of_content_not_of_place_or_time(
+    tmp_path: Path, make_tree: MakeTree
+) -> None:
     tree = make_tree()
     identities = {}
     for name, options in (
@@ -68,7 +70,7 @@ def test_the_identity_is_of_content_not_of_place_or_time(tmp_path: Path, make_tr
 
 
 def test_all_of_it_can_be_made_again_from_the_shards_indexes(
-    tmp_path: Path, make_tree: Any
+    tmp_path: Path, make_tree: MakeTree
 ) -> None:
     pack = tmp_path / "pack"
     convert_dataset(make_tree(), pack, OPTIONS)
@@ -88,7 +90,7 @@ def _write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def test_an_index_that_is_missing_is_named(tmp_path: Path, make_tree: Any) -> None:
+def test_an_index_that_is_missing_is_named(tmp_path: Path, make_tree: MakeTree) -> None:
     pack = tmp_path / "pack"
     convert_dataset(make_tree(), pack, OPTIONS)
     (pack / "train-000001.index").unlink()
@@ -96,7 +98,7 @@ def test_an_index_that_is_missing_is_named(tmp_path: Path, make_tree: Any) -> No
         write_beside(pack, as_draft(read_manifest(pack)), b"", lambda name, data: None)
 
 
-def test_the_manifest_is_last(tmp_path: Path, make_tree: Any) -> None:
+def test_the_manifest_is_last(tmp_path: Path, make_tree: MakeTree) -> None:
     pack = tmp_path / "pack"
     convert_dataset(make_tree(), pack, OPTIONS)
     names: list[str] = []
@@ -117,7 +119,7 @@ def test_the_manifest_is_last(tmp_path: Path, make_tree: Any) -> None:
     ],
 )
 def test_a_state_that_is_not_its_shards_is_refused(
-    tmp_path: Path, make_tree: Any, key: str, new: object
+    tmp_path: Path, make_tree: MakeTree, key: str, new: object
 ) -> None:
     """However large its numbers are, before anything is allocated for them."""
     tree, out = make_tree(classes=2), tmp_path / "pack"

@@ -1,4 +1,4 @@
-"""Locks: who excludes whom, takers of dead holders, holders that lose theirs."""
+"""Locks: exclusion, takeover from dead holders, holders that lose their lock."""
 
 import dataclasses
 import os
@@ -17,6 +17,8 @@ import pytest
 from packer.errors import InUse, OutputError, WorkDone
 from packer.packing.holder import Holder, myself
 from packer.packing.lock import Lock, Timing
+
+pytestmark = pytest.mark.slow
 
 #: Patience of 0.1 s, so that nobody waits for a holder that is gone.
 FAST = Timing(renew=0.02, patience=5, first=15)

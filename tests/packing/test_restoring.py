@@ -1,4 +1,4 @@
-"""What a complete pack has lost is made again by the same command, with the same bytes."""
+"""Lost files of a complete pack are made again by the same command, with the same bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from packer.reader import PackedDataset
 from packer.reporting import Reporter
 from packer.verify import VerifyOptions, verify_pack
 
-Digest = Callable[[Path], dict[str, str]]
 OPTIONS = ConvertOptions(
     resize="24", batch_size=4, shard_size=1_000, split="train=0.7,val=0.3", jobs=1
 )

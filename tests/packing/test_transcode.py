@@ -47,7 +47,7 @@ def _error(first: Pixels, second: Pixels) -> float:
 @pytest.mark.parametrize("kind", ["jpeg", "png", "webp", "bmp", "gif", "tiff"])
 @pytest.mark.parametrize("codec", ["jpeg", "png", "webp", "raw"])
 def test_every_kind_to_every_codec(kind: str, codec: str, pixels: Pixels) -> None:
-    """H506: 96 x 64, not 64 x 96."""
+    """Width and height must not be exchanged: 96 x 64, not 64 x 96."""
     encoded = transcode(_save(pixels, kind), ImageOptions(size=(64, 64), codec=codec))
     assert (encoded.width, encoded.height) == (96, 64)
     assert _error(_pixels(encoded, codec), resize(pixels, _SHORT)) < 8
@@ -56,7 +56,7 @@ def test_every_kind_to_every_codec(kind: str, codec: str, pixels: Pixels) -> Non
 
 @pytest.mark.parametrize("mode", ["short", "long", "exact", "crop", "pad"])
 def test_every_mode(mode: str, pixels: Pixels) -> None:
-    """H506: target 80 x 60 gives 60 rows of 80."""
+    """Width and height must not be exchanged: target 80 x 60 gives 60 rows of 80."""
     size = (80, 80) if mode in ("short", "long") else (80, 60)
     options = ImageOptions(size=size, mode=mode, codec="raw")
     encoded = transcode(_save(pixels, "png"), options)
@@ -69,7 +69,7 @@ def test_every_mode(mode: str, pixels: Pixels) -> None:
 def test_a_picture_that_needs_no_change_keeps_its_coded_pixels(
     kind: str, codec: str, pixels: Pixels
 ) -> None:
-    """CV25: no second loss; metadata go."""
+    """Re-encoding loses quality a second time; coded pixels are copied, metadata are dropped."""
     exif = Image.Exif()
     exif[0x010E] = "SECRET"
     plain = _save(pixels, kind)
@@ -124,7 +124,7 @@ def test_a_picture_that_a_decoder_complains_of_is_encoded_anew(pixels: Pixels) -
 
 
 def test_a_cut_picture_is_never_kept(pixels: Pixels) -> None:
-    """CV01: although nothing would have to be changed."""
+    """A truncated picture is an error, although no pixel would have to change."""
     for settings in ({}, {"progressive": True}):
         data = _save(pixels, "jpeg", **settings)
         for end in (len(data) * 6 // 10, data.rfind(b"\xff\xda") + 20):
@@ -135,7 +135,7 @@ def test_a_cut_picture_is_never_kept(pixels: Pixels) -> None:
 
 
 def test_garbage_after_the_end_is_dropped(pixels: Pixels) -> None:
-    """CV01."""
+    """Bytes behind the end marker make no picture invalid, and are not packed."""
     data = _save(pixels, "jpeg")
     assert transcode(data + b"PK\3\4" * 300, ImageOptions()) == transcode(data, ImageOptions())
 
@@ -155,14 +155,14 @@ def test_garbage_after_the_end_is_dropped(pixels: Pixels) -> None:
 def test_content_decides_and_a_wrong_name_is_noted(
     kind: str, extension: str, noted: bool, pixels: Pixels
 ) -> None:
-    """CV17: ImageNet has a PNG named .JPEG."""
+    """The content decides: ImageNet has a PNG named .JPEG."""
     encoded = transcode(_save(pixels, kind), _SHORT, extension)
     assert ("extension" in encoded.notes) is noted
     assert probe(encoded.payload).kind == "jpeg"
 
 
 def test_gray_and_cmyk_are_noted(pixels: Pixels) -> None:
-    """CV06, CV10: reported as converted, three components stored."""
+    """Grey and CMYK are reported as converted; three components are stored."""
     for mode, note in (("L", "gray"), ("CMYK", "cmyk")):
         encoded = transcode(_save(Image.fromarray(pixels).convert(mode), "jpeg"), _SHORT)
         assert encoded.notes == (note,)
@@ -186,13 +186,13 @@ def test_exact_decode_never_reduces_the_scale() -> None:
     picked = transcode(data, ImageOptions(size=(64, 64), codec="raw", filter="nearest"))
     assert _pixels(picked, "raw").max() > 200 or _pixels(picked, "raw").min() < 50
     reduced = transcode(data, ImageOptions(size=(64, 64), codec="raw"))
-    assert _pixels(reduced, "raw").std() < 5  # RS01: antialiased at any scale
+    assert _pixels(reduced, "raw").std() < 5  # antialiased at any scale
 
 
 @pytest.mark.parametrize("size", [(1, 2000), (2000, 1), (3, 900), (1, 1)])
 @pytest.mark.parametrize("mode", ["short", "long", "exact", "crop", "pad"])
 def test_thin_pictures(size: tuple[int, int], mode: str) -> None:
-    """RS04."""
+    """A thin picture must not get a side of 0 pixels."""
     data = _save(np.full((size[1], size[0], 3), 90, np.uint8), "png")
     options = ImageOptions(size=(256, 256), mode=mode)
     if mode == "short" and size != (1, 1):
@@ -205,7 +205,7 @@ def test_thin_pictures(size: tuple[int, int], mode: str) -> None:
 
 
 def test_a_side_that_the_codec_cannot_store_is_refused_before_decoding() -> None:
-    """RS04."""
+    """A result whose side is too long for the codec is refused."""
     data = _save(np.zeros((1, 20_000, 3), np.uint8), "png")
     with pytest.raises(ImageError, match="codec webp ends at 16383") as caught:
         transcode(data, ImageOptions(codec="webp"))

@@ -1,10 +1,10 @@
-"""Readers whose pack changes under them, each in a process of its own.
+"""Readers whose pack changes during reading, each in a process of its own.
 
     python changing.py WORK READER:FORMAT:CODEC:FILES:CHANGE …
 
-makes packs below the folder WORK and prints a line for each trial: itself, and what came of it:
-"right" (each picture as it was before), "error" (DamageError that names one of the files), or what
-must never be: "signal N", "other pixels", another error. FILES are "shards" or "index".
+makes packs below the folder WORK and prints a line for each trial: its name and its result. Allowed
+are "right" (each picture as before) and "error" (DamageError that names one of the files);
+all else is a fault: "signal N", "other pixels", another error. FILES are "shards" or "index".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happens when an attribute that mirrors an argument is assigned."""
+"""Assignments to attributes that mirror an argument."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from packer.reader import BatchStream, Loader, MixedStream, PackedDataset, Windo
 from packer.reader.transforms import CenterCrop, RandomHorizontalFlip, RandomResizedCrop
 from packer.settings.options import ConvertOptions
 from packer.writer import PackWriter
+from tests.packs import BuildPack
 
 pytestmark = [
     # More workers than cores are slow, and here that is all they are.
@@ -61,7 +62,9 @@ def made(owner: Any, root: Path) -> Any:
 
 
 @pytest.mark.parametrize(("owner", "name"), ARGUMENTS + VIEWS)
-def test_each_argument_takes_effect_or_refuses(build_pack: Any, owner: Any, name: str) -> None:
+def test_each_argument_takes_effect_or_refuses(
+    build_pack: BuildPack, owner: Any, name: str
+) -> None:
     """A new argument has to be an attribute: a property with a setter, or ReadOnly."""
     one = made(owner, build_pack(SHARDS).root)
     if name in TAKES_EFFECT:
@@ -78,7 +81,7 @@ def test_each_argument_takes_effect_or_refuses(build_pack: Any, owner: Any, name
         one.abort()
 
 
-def test_arguments_are_read_back(build_pack: Any, tmp_path: Path) -> None:
+def test_arguments_are_read_back(build_pack: BuildPack, tmp_path: Path) -> None:
     root = build_pack(SHARDS).root
     given: dict[str, Any] = {
         "split": "train",
@@ -153,7 +156,7 @@ def new_transform() -> list[Any]:
 
 
 @pytest.mark.parametrize("how", ["itself", "select", "copy", "deepcopy"])
-def test_a_data_set_is_as_if_it_had_been_given(build_pack: Any, how: str) -> None:
+def test_a_data_set_is_as_if_it_had_been_given(build_pack: BuildPack, how: str) -> None:
     root = build_pack(SHARDS).root
     old: list[Any] = [CenterCrop(6), lambda pixels: "old"]
     made_with = PackedDataset(
@@ -177,7 +180,7 @@ def test_a_data_set_is_as_if_it_had_been_given(build_pack: Any, how: str) -> Non
         assert (dataset[0][0], dataset[0][1]) == ("old", 0)
 
 
-def test_a_subset_with_transforms_of_its_own(build_pack: Any) -> None:
+def test_a_subset_with_transforms_of_its_own(build_pack: BuildPack) -> None:
     full: Any = PackedDataset(build_pack(SHARDS).root, decode="numpy", transform=CenterCrop(3))
     train, val = random_split(full, [0.5, 0.5], torch.Generator().manual_seed(0))
     second: Any = copy.copy(full)
@@ -187,8 +190,9 @@ def test_a_subset_with_transforms_of_its_own(build_pack: Any) -> None:
     assert shapes == [(4, 3, 3, 3), (4, 5, 5, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", [False, True])
-def test_a_loader_uses_it_in_its_next_loop(build_pack: Any, process: bool) -> None:
+def test_a_loader_uses_it_in_its_next_loop(build_pack: BuildPack, process: bool) -> None:
     root = build_pack(SHARDS).root
     options: dict[str, Any] = {"batch_size": 2, "threads": 1, "process": process}
     loader = Loader(root, transform=CenterCrop(6), **options)
@@ -210,13 +214,13 @@ def test_a_loader_uses_it_in_its_next_loop(build_pack: Any, process: bool) -> No
     [
         ("stream", None),
         ("stream", "fork"),
-        ("stream", "spawn"),
+        ("stream", "forkserver"),
         ("mixed", None),
         ("mixed", "fork"),
         ("sampler", "fork"),
     ],
 )
-def test_loops_made_before(build_pack: Any, kind: str, workers: str | None) -> None:
+def test_loops_made_before(build_pack: BuildPack, kind: str, workers: str | None) -> None:
     """With generators of transforms seeded for the worker, built-in ones by epoch and sample."""
     root = build_pack(SHARDS).root
 
@@ -243,7 +247,9 @@ def test_loops_made_before(build_pack: Any, kind: str, workers: str | None) -> N
         assert same(loop, expected)
 
 
-def test_generators_are_seeded_for_a_rank(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generators_are_seeded_for_a_rank(
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = build_pack(SHARDS).root
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "4")
@@ -270,8 +276,11 @@ def loop_when_asked(connection: Any, stream: BatchStream) -> None:
         connection.send(error)
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_processes_that_were_there_before_refuse_the_old_one(build_pack: Any, context: str) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["fork", "forkserver"])
+def test_processes_that_were_there_before_refuse_the_old_one(
+    build_pack: BuildPack, context: str
+) -> None:
     """What DataLoader's persistent workers meet, which torch lets wait for 5 s after an error."""
     stream = BatchStream(PackedDataset(build_pack(SHARDS).root, decode="numpy"), 4)
     stream.dataset.transform = CenterCrop(3)
@@ -296,14 +305,14 @@ def assign_in_worker(number: int) -> None:
     info.dataset.dataset.transform = CenterCrop(2 + number)
 
 
-def test_each_worker_may_have_its_own(build_pack: Any) -> None:
+def test_each_worker_may_have_its_own(build_pack: BuildPack) -> None:
     stream = BatchStream(PackedDataset(build_pack(SHARDS).root, decode="numpy"), 4)
     options: Any = {"batch_size": None, "worker_init_fn": assign_in_worker}
     loader: Any = DataLoader(stream, num_workers=2, **options)
     assert [images.shape[2] for images, _ in loader] == [2, 3, 2]
 
 
-def test_an_assignment_that_is_refused_changes_nothing(build_pack: Any) -> None:
+def test_an_assignment_that_is_refused_changes_nothing(build_pack: BuildPack) -> None:
     dataset = PackedDataset(build_pack(SHARDS).root, decode="bytes", transform=len)
     before = dataset[0]
     with pytest.raises(UsageError, match="leaves nothing"):

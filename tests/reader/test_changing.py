@@ -1,5 +1,6 @@
-"""A pack that is changed while it is read: right pictures or an error that says so, never a signal,
-never other pictures.
+"""A pack that changes during reading.
+
+Readers give the right pictures or an error that names the file: no signal, no other pictures.
 """
 
 from __future__ import annotations
@@ -8,6 +9,10 @@ import itertools
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("changing.py")
 #: What each change may lead to. Of a file with the same name the old one may still be open.

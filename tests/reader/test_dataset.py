@@ -14,11 +14,12 @@ from packer.errors import DamageError, UsageError
 from packer.pack.shards import ShardFiles
 from packer.reader import PackedDataset
 from packer.reader.transforms import CenterCrop, RandomResizedCrop
+from tests.packs import BuildPack
 
 SHARDS = [[4, 0, 4], [3], [4]]
 
 
-def test_stands_in_for_image_folder(build_pack: Any, format_name: str) -> None:
+def test_stands_in_for_image_folder(build_pack: BuildPack, format_name: str) -> None:
     built = build_pack(SHARDS, format_name)
     dataset = PackedDataset(built.root)
     assert len(dataset) == 15
@@ -38,7 +39,7 @@ def test_stands_in_for_image_folder(build_pack: Any, format_name: str) -> None:
     assert "15 samples, 5 classes" in repr(dataset)
 
 
-def test_indices_count_from_both_ends(build_pack: Any) -> None:
+def test_indices_count_from_both_ends(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     dataset = PackedDataset(built.root, decode="numpy")
     assert np.array_equal(dataset[-1][0], built.pixels[14])
@@ -50,7 +51,7 @@ def test_indices_count_from_both_ends(build_pack: Any) -> None:
     assert len(list(dataset)) == 15  # type: ignore[call-overload]
 
 
-def test_slices_are_selections(build_pack: Any) -> None:
+def test_slices_are_selections(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     dataset = PackedDataset(built.root, decode="numpy", transform=CenterCrop(4))
     for place in (slice(3), slice(4, -2), slice(None, None, 3), slice(9, 9), slice(-3, None)):
@@ -64,13 +65,13 @@ def test_slices_are_selections(build_pack: Any) -> None:
 
 
 @pytest.mark.parametrize("index", [[0, 1], np.array([0, 1]), 1.0, "0", None])
-def test_what_is_no_index_is_refused(build_pack: Any, index: Any) -> None:
+def test_what_is_no_index_is_refused(build_pack: BuildPack, index: Any) -> None:
     dataset = PackedDataset(build_pack(SHARDS).root)
     with pytest.raises(TypeError, match=r"is an integer, not \w+; several samples: select"):
         dataset[index]
 
 
-def test_decodes_as_asked(build_pack: Any) -> None:
+def test_decodes_as_asked(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     assert np.array_equal(PackedDataset(built.root, decode="numpy")[2][0], built.pixels[2])
     assert PackedDataset(built.root, decode="bytes")[2][0] == built.samples[2].payloads["image"]
@@ -78,7 +79,7 @@ def test_decodes_as_asked(build_pack: Any) -> None:
         PackedDataset(built.root, decode="tensor")
 
 
-def test_arrays_are_writable_and_nobody_elses(build_pack: Any) -> None:
+def test_arrays_are_writable_and_nobody_elses(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     dataset = PackedDataset(built.root, decode="numpy")
     first, second = dataset.__getitems__([0, 1])
@@ -87,7 +88,7 @@ def test_arrays_are_writable_and_nobody_elses(build_pack: Any) -> None:
     assert first[0].base is None
 
 
-def test_transforms_are_applied(build_pack: Any) -> None:
+def test_transforms_are_applied(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     dataset = PackedDataset(
         built.root,
@@ -100,7 +101,7 @@ def test_transforms_are_applied(build_pack: Any) -> None:
     assert label == -built.labels[3]
 
 
-def test_a_random_transform_draws_anew_each_time(build_pack: Any) -> None:
+def test_a_random_transform_draws_anew_each_time(build_pack: BuildPack) -> None:
     built = build_pack([[1]], sizes=[(200, 200)])
     dataset = PackedDataset(built.root, decode="numpy", transform=RandomResizedCrop(8))
     first, second = dataset[0][0], dataset[0][0]
@@ -109,7 +110,7 @@ def test_a_random_transform_draws_anew_each_time(build_pack: Any) -> None:
 
 
 def test_several_at_once_are_read_in_few_reads(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = build_pack(SHARDS)
     dataset = PackedDataset(built.root, decode="numpy")
@@ -129,7 +130,7 @@ def test_several_at_once_are_read_in_few_reads(
         assert label == built.labels[sample]
 
 
-def test_fields_of_bytes_by_name(build_pack: Any, format_name: str) -> None:
+def test_fields_of_bytes_by_name(build_pack: BuildPack, format_name: str) -> None:
     built = build_pack(SHARDS, format_name, extra=True)
     dataset = PackedDataset(built.root)
     assert [dataset.field("note", sample) for sample in (4, 6, -1)] == [b"note 4", None, b"note 14"]
@@ -140,8 +141,10 @@ def test_fields_of_bytes_by_name(build_pack: Any, format_name: str) -> None:
         dataset.field("note", 15)
 
 
-def test_pickles_small_and_after_use(build_pack: Any, format_name: str) -> None:
-    """LM04: "cannot pickle Environment"."""
+def test_pickles_small_and_after_use(build_pack: BuildPack, format_name: str) -> None:
+    """Data sets that hold open files fail with "cannot pickle Environment"; this one must pickle
+    after use.
+    """
     built = build_pack([[40] * 5], format_name)
     dataset = PackedDataset(built.root, decode="numpy", transform=CenterCrop(4))
     before = len(pickle.dumps(dataset))
@@ -151,9 +154,11 @@ def test_pickles_small_and_after_use(build_pack: Any, format_name: str) -> None:
     assert np.array_equal(pickle.loads(data)[3][0], dataset[3][0])
 
 
-def test_worker_processes_know_the_rank(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RD01: a spawned worker of rank 3, which has no process group; and a rank that was spawned
-    with a data set made before there were ranks.
+def test_worker_processes_know_the_rank(
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that takes itself for rank 0 draws the random numbers of rank 0: a spawned worker
+    of rank 3 has no process group; a spawned rank has a data set made before there were ranks.
     """
     dataset = PackedDataset(build_pack(SHARDS).root)
     made_before = pickle.dumps(dataset)
@@ -166,7 +171,7 @@ def test_worker_processes_know_the_rank(build_pack: Any, monkeypatch: pytest.Mon
     assert pickle.loads(made_by_rank_3).enter_process() == 3
 
 
-def test_damage_is_an_error_that_names_the_sample(build_pack: Any) -> None:
+def test_damage_is_an_error_that_names_the_sample(build_pack: BuildPack) -> None:
     built = build_pack([[8]], "tar", "jpeg", sizes=[(200, 200)])
     dataset = PackedDataset(built.root)
     place = int(dataset.pack.index["image.offset"][5]) + 600
@@ -193,7 +198,9 @@ print(sorted({refused!r} & sys.modules.keys()))
 
 
 @pytest.mark.parametrize("codec", ["raw", "jpeg"])
-def test_needs_neither_torch_nor_the_converters_libraries(build_pack: Any, codec: str) -> None:
+def test_needs_neither_torch_nor_the_converters_libraries(
+    build_pack: BuildPack, codec: str
+) -> None:
     built = build_pack([[8]], "hdf5", codec)
     refused = {"torch", "PIL", "cv2", "lmdb", "h5py", "joblib"}
     script = WITHOUT.format(refused=refused, decode="numpy")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import multiprocessing
 import os
 import runpy
 import signal
@@ -11,45 +13,49 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+from packer.reader import BatchStream, PackedDataset
+from tests.packs import BuildPack
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(
-    not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
-    reason="needs torch.distributed with gloo",
-)
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
+        reason="needs torch.distributed with gloo",
+    ),
+]
 
 #: Seconds in which a job is through or, if ranks wait for one another, hangs.
 LIMIT = 60
 
-#: One rank: an epoch or several with an all-reduce a step. Writes a line a step, before the next
-#: one begins; rank 0 keeps a checkpoint a step. With "die_at", all but rank 0 wait from that step
-#: on for a collective that never comes, as when a node is lost.
-TRAIN = """
-import json, os, sys, time
-from datetime import timedelta
-from pathlib import Path
-import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader
-from packer.reader import BatchStream, PackedDataset
 
-def main(options):
+def train(options: dict[str, Any]) -> None:
+    """One rank: an epoch or several with an all-reduce a step.
+
+    Writes a line a step, before the next step begins; rank 0 keeps a checkpoint a step. With
+    "die_at", all but rank 0 wait from that step on for a collective that never comes, as when a
+    node is lost.
+    """
     dist.init_process_group("gloo", timeout=timedelta(seconds=50))
     rank, world = dist.get_rank(), dist.get_world_size()
     dataset = PackedDataset(options["pack"], decode="bytes")
     stream = BatchStream(
         dataset, options["stride"] // world, shuffle=options["shuffle"], window=3,
         tail=options["tail"], fields=["key"],
-    )
+    )  # fmt: skip
     assert stream.schedule.options.rank == rank
-    workers = {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": True}
-    loader = DataLoader(stream, batch_size=None, **(workers if options["workers"] else {}))
+    workers: Any = {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": True}
+    loader: Any = DataLoader(stream, batch_size=None, **(workers if options["workers"] else {}))
     checkpoint = Path(options["checkpoint"])
     if checkpoint.exists():
         stream.load_state_dict(json.loads(checkpoint.read_text()))
@@ -64,59 +70,57 @@ def main(options):
                     partial.write_text(json.dumps(stream.state_dict(step=step)))
                     partial.replace(checkpoint)
                 dist.barrier()
-                log.write(json.dumps([epoch, len(stream), int(count), list(batch.key)]) + "\\n")
+                log.write(json.dumps([epoch, len(stream), int(count), list(batch.key)]) + "\n")
                 if options["die_at"] == step:
                     time.sleep(1000)
     dist.destroy_process_group()
 
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
-"""
+
+def run_rank(environment: dict[str, str], options: dict[str, Any]) -> None:
+    """In a new process: a process group of its own, so that its workers can be killed with it."""
+    os.setsid()
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    train(options)
 
 
 class Job:
-    """Ranks of one training job."""
+    """Ranks of one training job: processes of the fork server, which has imported torch."""
 
-    def __init__(self, folder: Path, world: int, options: dict[str, Any]) -> None:
-        script = folder / "train.py"
-        script.write_text(TRAIN)
-        self.log = folder / f"log-{time.monotonic_ns()}"
+    def __init__(self, world: int, options: dict[str, Any]) -> None:
+        self.log = Path(options["checkpoint"]).with_name(f"log-{time.monotonic_ns()}")
         self.world = world
-        port = free_port()
-        arguments = json.dumps({**options, "log": str(self.log)})
         environment = {
-            **os.environ,
             "WORLD_SIZE": str(world),
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "OMP_NUM_THREADS": "1",
+            "MASTER_PORT": str(free_port()),
         }
+        more = {**options, "log": str(self.log)}
+        processes = multiprocessing.get_context("forkserver")
         self.ranks = [
-            subprocess.Popen(
-                [sys.executable, script, arguments],
-                env={**environment, "RANK": str(rank)},
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            )
+            processes.Process(target=run_rank, args=({**environment, "RANK": str(rank)}, more))
             for rank in range(world)
         ]
+        for rank in self.ranks:
+            rank.start()
 
     def wait(self) -> None:
         end = time.monotonic() + LIMIT
         try:
             for rank in self.ranks:
-                _, errors = rank.communicate(timeout=max(0.1, end - time.monotonic()))
-                assert rank.returncode == 0, errors
+                rank.join(max(0.1, end - time.monotonic()))
+                assert rank.exitcode == 0  # pytest shows its traceback as captured stderr
         finally:
             self.kill()
 
     def kill(self) -> None:
         """SIGKILL, workers included."""
         for rank in self.ranks:
-            if rank.poll() is None:
-                os.killpg(rank.pid, signal.SIGKILL)
-            rank.communicate()
+            if rank.exitcode is None and rank.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(rank.pid, signal.SIGKILL)
+                rank.kill()
+            rank.join()
 
     def lines(self) -> list[list[Any]]:
         """Per rank: a list of (epoch, len, samples of all ranks, own keys), a step each."""
@@ -161,13 +165,20 @@ def options_of(built: Any, folder: Path, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_uneven_packs_hang_no_rank(
-    build_pack: Any, tmp_path: Path, world: int, shards: list[list[int]], workers: int, tail: str
+    build_pack: BuildPack,
+    tmp_path: Path,
+    world: int,
+    shards: list[list[int]],
+    workers: int,
+    tail: str,
 ) -> None:
-    """TR08: an all-reduce a step, over two epochs; also fewer batches or shards than ranks."""
+    """Ranks with different numbers of mini-batches hang: an all-reduce a step, over two epochs;
+    also fewer batches or shards than ranks.
+    """
     built = build_pack(shards)
     stride = 2 * world if len(built.samples) < 12 else 12
     options = options_of(built, tmp_path, workers=workers, tail=tail, epochs=2, stride=stride)
-    job = Job(tmp_path, world, options)
+    job = Job(world, options)
     job.wait()
     steps = list(job.steps())
     total = len(built.samples)
@@ -181,28 +192,30 @@ def test_uneven_packs_hang_no_rank(
 
 @pytest.mark.parametrize(("before", "after", "workers"), [(3, 2, 2), (2, 4, 0)])
 def test_killed_and_resumed_on_other_ranks(
-    build_pack: Any, tmp_path: Path, before: int, after: int, workers: int
+    build_pack: BuildPack, tmp_path: Path, before: int, after: int, workers: int
 ) -> None:
-    """RD08, by SIGKILL in mid-epoch: the steps are those of an unbroken run on one rank."""
+    """A resumed run repeated and skipped samples: after SIGKILL in mid-epoch, the steps are those
+    of an unbroken run on one rank.
+    """
     built = build_pack([[9, 9, 9, 1], [8, 8], [9, 0, 9, 9]])  # 71 samples: 5 steps of 12 an epoch
-    whole = Job(tmp_path, 1, options_of(built, tmp_path, checkpoint=str(tmp_path / "other"),
+    whole = Job(1, options_of(built, tmp_path, checkpoint=str(tmp_path / "other"),
                                         epochs=2))  # fmt: skip
-    first = Job(tmp_path, before, options_of(built, tmp_path, epochs=2, workers=workers, die_at=3))
+    first = Job(before, options_of(built, tmp_path, epochs=2, workers=workers, die_at=3))
     try:
         end = time.monotonic() + LIMIT
         while not all(len(lines) >= 3 for lines in first.lines()):
-            assert time.monotonic() < end, [rank.poll() for rank in first.ranks]
+            assert time.monotonic() < end, [rank.exitcode for rank in first.ranks]
             time.sleep(0.05)
     finally:
         first.kill()
     whole.wait()
-    second = Job(tmp_path, after, options_of(built, tmp_path, epochs=2, workers=workers))
+    second = Job(after, options_of(built, tmp_path, epochs=2, workers=workers))
     second.wait()
     assert [*first.steps(), *second.steps()] == list(whole.steps())
     assert len(list(whole.steps())) == 10
 
 
-def test_the_example_trains_and_goes_on(build_pack: Any, tmp_path: Path) -> None:
+def test_the_example_trains_and_goes_on(build_pack: BuildPack, tmp_path: Path) -> None:
     """scripts/train_ddp.py under torchrun: 2 ranks for an epoch, 1 rank for another; the first
     without a split to test with.
     """
@@ -241,7 +254,10 @@ def test_the_example_trains_and_goes_on(build_pack: Any, tmp_path: Path) -> None
     ],
 )
 def test_the_example_refuses_wrong_arguments(
-    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """With --check as without it; right ones are taken although there is no pack yet."""
     script = str(ROOT / "scripts" / "train_ddp.py")
@@ -256,7 +272,7 @@ def test_the_example_refuses_wrong_arguments(
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_example_names_the_splits_that_there_are(build_pack: Any) -> None:
+def test_the_example_names_the_splits_that_there_are(build_pack: BuildPack) -> None:
     example = runpy.run_path(str(ROOT / "scripts" / "train_ddp.py"))
     options = argparse.Namespace(pack=build_pack([[8, 8]]).root, val="valid")
     with pytest.raises(SystemExit, match="has no split 'valid', only train"):
@@ -266,7 +282,7 @@ def test_the_example_names_the_splits_that_there_are(build_pack: Any) -> None:
 
 
 def test_the_example_keeps_the_global_batch_size(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     example = runpy.run_path(str(ROOT / "scripts" / "train_ddp.py"))
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: 3)

@@ -1,4 +1,4 @@
-"""Each loop is the next epoch, whoever reads: real loaders, real worker processes."""
+"""Each loop is the next epoch, for all readers: real loaders, real worker processes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from packer.reader import BatchStream, Loader, MixedStream, PackedDataset, WindowSampler
+from tests.packs import BuildPack
 
 pytestmark = [
     # More workers than cores are slow, and here that is all they are.
@@ -60,7 +61,7 @@ def ways(root: Path) -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]
     yield "Loader", lambda: threads, lambda: threads
 
 
-def test_loops_in_the_training_process(build_pack: Any) -> None:
+def test_loops_in_the_training_process(build_pack: BuildPack) -> None:
     for name, source, iterated in ways(build_pack([[4, 4], [4]]).root):
         expected = expected_of(source())
         source().set_epoch(0)
@@ -72,7 +73,8 @@ def test_loops_in_the_training_process(build_pack: Any) -> None:
         assert [epoch_of(iterated()) for _ in range(2)] == expected[2:], name
 
 
-def test_a_loader_with_a_process_of_its_own(build_pack: Any) -> None:
+@pytest.mark.slow
+def test_a_loader_with_a_process_of_its_own(build_pack: BuildPack) -> None:
     root = build_pack([[4, 4], [4]]).root
     expected = expected_of(stream_of(root))
     with contextlib.closing(
@@ -84,7 +86,7 @@ def test_a_loader_with_a_process_of_its_own(build_pack: Any) -> None:
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_loops_in_workers(build_pack: Any, persistent: bool) -> None:
+def test_loops_in_workers(build_pack: BuildPack, persistent: bool) -> None:
     """Also more workers than mini-batches, and a loop that was left."""
     root = build_pack([[4], [2]]).root
     expected = expected_of(stream_of(root))
@@ -101,12 +103,12 @@ def test_loops_in_workers(build_pack: Any, persistent: bool) -> None:
     assert stream.epoch == 2
 
 
-# Few processes are spawned in tests: each has to import torch.
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("context", "workers", "persistent"), [("spawn", 1, False), ("forkserver", 2, True)]
+    ("context", "workers", "persistent"), [("forkserver", 1, False), ("forkserver", 2, True)]
 )
 def test_loops_in_workers_that_are_not_forked(
-    build_pack: Any, context: str, workers: int, persistent: bool
+    build_pack: BuildPack, context: str, workers: int, persistent: bool
 ) -> None:
     """With equal seeds, as below."""
     root = build_pack([[4], [2]]).root
@@ -119,7 +121,7 @@ def test_loops_in_workers_that_are_not_forked(
     assert stream.state_dict(step=1)["epoch"] == stream.epoch - 1 == epoch
 
 
-def test_equal_seeds_of_torch(build_pack: Any) -> None:
+def test_equal_seeds_of_torch(build_pack: BuildPack) -> None:
     """Scripts set torch's seed before each epoch, or give DataLoader a generator with one seed; and
     loops that are left may not have begun in all their workers.
     """
@@ -144,7 +146,7 @@ def test_equal_seeds_of_torch(build_pack: Any) -> None:
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_two_loops_at_once(build_pack: Any, persistent: bool) -> None:
+def test_two_loops_at_once(build_pack: BuildPack, persistent: bool) -> None:
     """Of two DataLoaders with equal seeds over one stream. Each is one whole epoch; which of them
     is the earlier one is not defined.
     """
@@ -168,7 +170,7 @@ def test_two_loops_at_once(build_pack: Any, persistent: bool) -> None:
         assert sorted(seen) == sorted(expected[epoch : epoch + 2])
 
 
-def test_mixed_streams_in_workers(build_pack: Any) -> None:
+def test_mixed_streams_in_workers(build_pack: BuildPack) -> None:
     root = build_pack([[4, 4], [4]]).root
     make: Callable[[], Any] = lambda: MixedStream([stream_of(root), stream_of(root, seed=1)])  # noqa: E731
     expected = expected_of(make())
@@ -178,7 +180,7 @@ def test_mixed_streams_in_workers(build_pack: Any) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_samplers(build_pack: Any, workers: int) -> None:
+def test_samplers(build_pack: BuildPack, workers: int) -> None:
     """DataLoader asks a sampler for two iterators a loop, and reads ahead."""
     dataset: Any = PackedDataset(build_pack([[4, 4], [4]]).root, decode="bytes")
     sampler = WindowSampler(dataset, 2, window=2)
@@ -207,7 +209,7 @@ def test_samplers(build_pack: Any, workers: int) -> None:
     assert [epoch_of(sampler) for _ in range(4)] == expected
 
 
-def test_a_sampler_inside_of_workers(build_pack: Any) -> None:
+def test_a_sampler_inside_of_workers(build_pack: BuildPack) -> None:
     """A data set of the user's own that iterates over a sampler: its workers agree."""
     dataset = PackedDataset(build_pack([[4, 4]]).root, decode="bytes")
 
@@ -226,7 +228,7 @@ def test_a_sampler_inside_of_workers(build_pack: Any) -> None:
     assert own.sampler.epoch == 2
 
 
-def test_evaluation_keeps_its_order(build_pack: Any) -> None:
+def test_evaluation_keeps_its_order(build_pack: BuildPack) -> None:
     root = build_pack([[4, 4], [3]]).root
     for tail in ("keep", "pad"):
         for source in (
@@ -239,7 +241,7 @@ def test_evaluation_keeps_its_order(build_pack: Any) -> None:
     assert sorted(epoch_of(stream_of(root, 4, shuffle="none")))
 
 
-def test_the_loop_that_a_checkpoint_wants(build_pack: Any) -> None:
+def test_the_loop_that_a_checkpoint_wants(build_pack: BuildPack) -> None:
     """`for epoch in range(stream.epoch, N): stream.set_epoch(epoch)`, and without set_epoch."""
     root = build_pack([[4, 4], [4]]).root
     expected = expected_of(stream_of(root), 5)
@@ -258,7 +260,7 @@ def test_the_loop_that_a_checkpoint_wants(build_pack: Any) -> None:
             assert seen == [expected[2][2:], *expected[3:]]
 
 
-def test_state_and_the_next_loop_agree(build_pack: Any) -> None:
+def test_state_and_the_next_loop_agree(build_pack: BuildPack) -> None:
     """After a whole loop; after one that was left, the state is the place in it."""
     root = build_pack([[4, 4], [4]]).root
     expected = expected_of(stream_of(root))
@@ -278,7 +280,7 @@ def test_state_and_the_next_loop_agree(build_pack: Any) -> None:
         assert epoch_of(stream) == expected[2]
 
 
-def test_a_process_that_inherits_a_stream_counts_by_itself(build_pack: Any) -> None:
+def test_a_process_that_inherits_a_stream_counts_by_itself(build_pack: BuildPack) -> None:
     """As forked ranks do, and their own workers: first the workers, before the rank calls it."""
     root = build_pack([[4, 4], [4]]).root
     expected = expected_of(stream_of(root))

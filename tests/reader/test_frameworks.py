@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.packs import BuildPack
+
 #: Seconds in which a job is through or, if ranks wait for one another, hangs.
 LIMIT = 200
 
@@ -115,7 +117,7 @@ def assert_epochs(found: list[Any], pixels: list[Any], epochs: tuple[int, ...]) 
 
 
 @pytest.mark.parametrize("kind", ["stream", "sampler"])
-def test_accelerate(build_pack: Any, tmp_path: Path, kind: str) -> None:
+def test_accelerate(build_pack: BuildPack, tmp_path: Path, kind: str) -> None:
     if importlib.util.find_spec("accelerate") is None:
         pytest.skip("needs accelerate")
     built = build_pack([[4, 4], [8]], sizes=[(6, 5)])
@@ -125,7 +127,7 @@ def test_accelerate(build_pack: Any, tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["stream", "sampler", "loader"])
-def test_lightning(build_pack: Any, tmp_path: Path, kind: str) -> None:
+def test_lightning(build_pack: BuildPack, tmp_path: Path, kind: str) -> None:
     if importlib.util.find_spec("lightning") is None:
         pytest.skip("needs lightning")
     built = build_pack([[4, 4], [8]], sizes=[(6, 5)])

@@ -8,6 +8,7 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset
 from packer.errors import UsageError
 from packer.reader import BatchStream, Loader, MixedStream, PackedDataset, WindowSampler
 from packer.reader.given import require_dataset
+from tests.packs import BuildPack
 
 
 def loader(dataset: Any, batch_size: int) -> Any:
@@ -15,7 +16,9 @@ def loader(dataset: Any, batch_size: int) -> Any:
 
 
 @pytest.mark.parametrize("make", [BatchStream, WindowSampler, loader])
-def test_what_is_no_data_set_is_refused_with_what_to_write(build_pack: Any, make: Any) -> None:
+def test_what_is_no_data_set_is_refused_with_what_to_write(
+    build_pack: BuildPack, make: Any
+) -> None:
     built = build_pack([[4, 4]])
     dataset: Any = PackedDataset(built.root)
     name = "Loader" if make is loader else make.__name__
@@ -39,13 +42,13 @@ def test_a_path_is_refused_with_the_line_to_write(make: Any) -> None:
         make("data/pack", 64)
 
 
-def test_a_data_set_stays(build_pack: Any) -> None:
+def test_a_data_set_stays(build_pack: BuildPack) -> None:
     dataset = PackedDataset(build_pack([[4]]).root)
     assert require_dataset(dataset, "Loader") is dataset
 
 
 @pytest.mark.parametrize("wrap", [lambda dataset: dataset, lambda dataset: [dataset]])
-def test_what_cannot_be_mixed(build_pack: Any, wrap: Any) -> None:
+def test_what_cannot_be_mixed(build_pack: BuildPack, wrap: Any) -> None:
     dataset = PackedDataset(build_pack([[4]]).root)
     with pytest.raises(UsageError, match=r"takes streams, not PackedDataset \(MixedStream"):
         MixedStream(wrap(dataset))

@@ -14,6 +14,7 @@ from packer.errors import DamagedSample, UsageError
 from packer.reader import BatchStream, Loader, MixedStream, PackedDataset
 from packer.reader.transforms import CenterCrop, Normalize, RandomHorizontalFlip, RandomResizedCrop
 from packer.types import Array
+from tests.packs import BuildPack
 
 SHARDS = [[4, 0, 4], [3], [4]]
 #: Pictures whose middle lies in the middle of a shard; see tests/reader/batches/test_skipping.py.
@@ -48,7 +49,7 @@ def assert_same(loader: Any, stream: Any) -> None:
 @pytest.mark.parametrize("shuffle", ["none", "batch", "window", "full"])
 @pytest.mark.parametrize("transform", [None, RANDOM, [CenterCrop(4)]])
 def test_the_same_mini_batches_as_a_batch_stream(
-    build_pack: Any, format_name: str, shuffle: str, transform: Any
+    build_pack: BuildPack, format_name: str, shuffle: str, transform: Any
 ) -> None:
     built = build_pack(SHARDS, format_name, "jpeg", extra=True)
     options: dict[str, Any] = {"shuffle": shuffle, "window": 2, "tail": "keep", "fields": FIELDS}
@@ -65,7 +66,7 @@ def test_the_same_mini_batches_as_a_batch_stream(
 
 @pytest.mark.parametrize("tail", ["drop", "pad", "keep"])
 @pytest.mark.parametrize("rank", [0, 1, 2])
-def test_ranks(build_pack: Any, tail: str, rank: int) -> None:
+def test_ranks(build_pack: BuildPack, tail: str, rank: int) -> None:
     built = build_pack(SHARDS)
     options: dict[str, Any] = {"tail": tail, "rank": rank, "world_size": 3, "window": 2}
     loader = Loader(built.root, batch_size=2, threads=3, **options)
@@ -73,7 +74,7 @@ def test_ranks(build_pack: Any, tail: str, rank: int) -> None:
 
 
 @pytest.mark.parametrize("decode", ["pil", "numpy", "bytes"])
-def test_pictures_of_several_sizes_and_undecoded_ones(build_pack: Any, decode: str) -> None:
+def test_pictures_of_several_sizes_and_undecoded_ones(build_pack: BuildPack, decode: str) -> None:
     built = build_pack(SHARDS, sizes=[(8, 6), (5, 7)])
     dataset = PackedDataset(built.root, decode=decode)
     assert_same(Loader(dataset, batch_size=4, as_dict=True), BatchStream(dataset, 4, as_dict=True))
@@ -84,7 +85,7 @@ def to_tensor(pixels: Array) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("transform", [to_tensor, [RandomResizedCrop(4), to_tensor], [np.mean]])
-def test_transforms_of_the_users_own(build_pack: Any, transform: Any) -> None:
+def test_transforms_of_the_users_own(build_pack: BuildPack, transform: Any) -> None:
     built = build_pack(SHARDS)
     dataset = PackedDataset(
         built.root, transform=transform, target_transform=lambda label: label / 2, decode="numpy"
@@ -92,7 +93,7 @@ def test_transforms_of_the_users_own(build_pack: Any, transform: Any) -> None:
     assert_same(Loader(dataset, batch_size=4, threads=2), BatchStream(dataset, 4))
 
 
-def test_without_pictures(build_pack: Any) -> None:
+def test_without_pictures(build_pack: BuildPack) -> None:
     dataset = PackedDataset(build_pack(SHARDS).root)
     assert_same(
         Loader(dataset, batch_size=4, fields=["label", "key"]),
@@ -100,7 +101,7 @@ def test_without_pictures(build_pack: Any) -> None:
     )
 
 
-def test_selections_and_mixed_packs(build_pack: Any) -> None:
+def test_selections_and_mixed_packs(build_pack: BuildPack) -> None:
     dataset = PackedDataset(build_pack([[8, 8], [8]]).root, decode="numpy")
     few, rest = dataset.select(first=10), dataset.select(samples=np.arange(10, 24))
     loaders = [Loader(part, batch_size=2, threads=2) for part in (few, rest)]
@@ -113,7 +114,7 @@ def test_selections_and_mixed_packs(build_pack: Any) -> None:
 
 
 @pytest.mark.parametrize("transform", [[CenterCrop((4, 6))], RANDOM])
-def test_the_other_memory_format(build_pack: Any, transform: Any) -> None:
+def test_the_other_memory_format(build_pack: BuildPack, transform: Any) -> None:
     built = build_pack(SHARDS)
     loader = Loader(
         built.root, batch_size=4, transform=transform, memory_format=torch.contiguous_format
@@ -125,7 +126,7 @@ def test_the_other_memory_format(build_pack: Any, transform: Any) -> None:
         assert torch.equal(labels, same_labels)
 
 
-def test_everything_that_was_handed_out_stays_as_it_was(build_pack: Any) -> None:
+def test_everything_that_was_handed_out_stays_as_it_was(build_pack: BuildPack) -> None:
     """Also with other loaders about, and mini-batches dropped in between."""
     built = build_pack([[8] * 8])
     loader = Loader(built.root, batch_size=2, threads=2, fields=("key", "image"))
@@ -140,7 +141,7 @@ def test_everything_that_was_handed_out_stays_as_it_was(build_pack: Any) -> None
         assert np.array_equal(image.permute(1, 2, 0), pixels)
 
 
-def test_state_counts_what_was_handed_out(build_pack: Any) -> None:
+def test_state_counts_what_was_handed_out(build_pack: BuildPack) -> None:
     """A state after each mini-batch, gone on with in a loader, with other mini-batches and in a
     stream.
     """
@@ -176,7 +177,7 @@ def test_state_counts_what_was_handed_out(build_pack: Any) -> None:
     assert loader.state_dict()["epoch"] == 4
 
 
-def test_damaged_samples_are_gone_around(build_pack: Any) -> None:
+def test_damaged_samples_are_gone_around(build_pack: BuildPack) -> None:
     """As BatchStream does it, in its order."""
     built = build_pack([[4, 4], [4]], sizes=LARGE)
     _damage(built, 1, 2, 7)
@@ -201,7 +202,7 @@ def _damage(built: Any, *samples: int) -> None:
 
 
 def test_what_cannot_be_decoded_is_gone_around_or_raised(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its bytes are as they were written, so a decode thread finds it."""
     from packer.reader.images.decoding import Decoder
@@ -235,7 +236,7 @@ def test_what_cannot_be_decoded_is_gone_around_or_raised(
     assert loader.state_dict()["position"] == 0
 
 
-def test_damage_is_an_error_that_says_which(build_pack: Any) -> None:
+def test_damage_is_an_error_that_says_which(build_pack: BuildPack) -> None:
     built = build_pack([[4, 4], [4]], sizes=LARGE)
     _damage(built, 5)
     loader = Loader(built.root, batch_size=4, shuffle="none")
@@ -248,7 +249,7 @@ def test_damage_is_an_error_that_says_which(build_pack: Any) -> None:
         next(loop)
 
 
-def test_copies_and_pickles(build_pack: Any) -> None:
+def test_copies_and_pickles(build_pack: BuildPack) -> None:
     """Spawned ranks get their loader that way."""
     built = build_pack(SHARDS)
     loader = Loader(built.root, batch_size=4, fields=("key", "image"))
@@ -258,7 +259,7 @@ def test_copies_and_pickles(build_pack: Any) -> None:
         assert_same(other, expected)
 
 
-def test_arguments_that_cannot_be(build_pack: Any) -> None:
+def test_arguments_that_cannot_be(build_pack: BuildPack) -> None:
     built = build_pack([[4]])
     for options in (
         {"threads": 0},
@@ -275,14 +276,14 @@ def test_arguments_that_cannot_be(build_pack: Any) -> None:
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_on_a_device(build_pack: Any, device: str) -> None:
+def test_on_a_device(build_pack: BuildPack, device: str) -> None:
     loader = Loader(build_pack([[4, 4]]).root, batch_size=4, device=device)
     assert [images.device.type for images, _ in loader] == [device] * 2
     assert [labels.device.type for _, labels in loader] == [device] * 2
 
 
 @pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
-def test_inside_of_a_data_loader(build_pack: Any) -> None:
+def test_inside_of_a_data_loader(build_pack: BuildPack) -> None:
     """Not what it is made for, but a stream it is."""
     built = build_pack(SHARDS)
     loader = Loader(built.root, batch_size=2, fields=("key", "image"))

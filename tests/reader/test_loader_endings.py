@@ -21,13 +21,16 @@ from packer.errors import UsageError
 from packer.reader import BatchStream, Loader, PackedDataset
 from packer.reader.batches.windows import WindowBuffer
 from packer.types import Array
+from tests.packs import BuildPack
+
+pytestmark = pytest.mark.slow
 
 
 def own_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("packer-")]
 
 
-def test_leaving_a_loop_ends_its_threads(build_pack: Any) -> None:
+def test_leaving_a_loop_ends_its_threads(build_pack: BuildPack) -> None:
     loader = Loader(build_pack([[8] * 4]).root, batch_size=2, threads=3)
     for _ in loader:
         assert own_threads()
@@ -43,7 +46,7 @@ def test_leaving_a_loop_ends_its_threads(build_pack: Any) -> None:
     assert own_threads() == []
 
 
-def test_a_loop_in_a_cycle_ends_with_it(build_pack: Any) -> None:
+def test_a_loop_in_a_cycle_ends_with_it(build_pack: BuildPack) -> None:
     """Collected wherever the collector runs: here, or in a decode thread."""
     loader = Loader(build_pack([[8] * 4]).root, batch_size=2, threads=2)
     for _ in range(3):
@@ -56,7 +59,7 @@ def test_a_loop_in_a_cycle_ends_with_it(build_pack: Any) -> None:
         _wait_for(lambda: own_threads() == [])
 
 
-def test_a_loop_may_be_collected_in_a_decode_thread(build_pack: Any) -> None:
+def test_a_loop_may_be_collected_in_a_decode_thread(build_pack: BuildPack) -> None:
     """It cannot wait for the thread that it runs in."""
     dropped: list[Any] = []
 
@@ -83,7 +86,7 @@ def _wait_for(condition: Any) -> None:
         time.sleep(0.01)
 
 
-def test_two_at_once(build_pack: Any) -> None:
+def test_two_at_once(build_pack: BuildPack) -> None:
     built = build_pack([[8] * 3])
     one, other = (Loader(built.root, batch_size=3, threads=2, fields=["key"]) for _ in range(2))
     assert [left == right for left, right in zip(one, other, strict=True)] == [True] * 8
@@ -91,7 +94,7 @@ def test_two_at_once(build_pack: Any) -> None:
     assert [left == right for left, right in both] != [True] * 8  # epochs 1 and 2
 
 
-def test_an_error_of_a_transform_comes_where_its_mini_batch_would(build_pack: Any) -> None:
+def test_an_error_of_a_transform_comes_where_its_mini_batch_would(build_pack: BuildPack) -> None:
     """With its own type and traceback, and the sample's name."""
 
     class Mine(Exception):
@@ -116,7 +119,7 @@ def test_an_error_of_a_transform_comes_where_its_mini_batch_would(build_pack: An
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, MemoryError])
-def test_no_kind_of_error_is_lost(build_pack: Any, kind: type[BaseException]) -> None:
+def test_no_kind_of_error_is_lost(build_pack: BuildPack, kind: type[BaseException]) -> None:
     def fail(label: int) -> int:
         raise kind
 
@@ -126,7 +129,7 @@ def test_no_kind_of_error_is_lost(build_pack: Any, kind: type[BaseException]) ->
 
 
 @pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
-def test_a_fork_in_the_middle(build_pack: Any) -> None:
+def test_a_fork_in_the_middle(build_pack: BuildPack) -> None:
     """The child reads by a loop of its own; the parent's goes on."""
     built = build_pack([[8] * 3])
     loader = Loader(built.root, batch_size=4, threads=2, fields=["key"])
@@ -204,11 +207,11 @@ LEAVINGS = {
 
 
 @pytest.mark.parametrize("leaving", list(LEAVINGS))
-def test_the_interpreter_shuts_down(build_pack: Any, leaving: str) -> None:
+def test_the_interpreter_shuts_down(build_pack: BuildPack, leaving: str) -> None:
     assert run(LEAVINGS[leaving], build_pack([[8] * 8]).root) == (0, "")
 
 
-def test_ctrl_c(build_pack: Any) -> None:
+def test_ctrl_c(build_pack: BuildPack) -> None:
     """In the loop's own code, and while it waits for a mini-batch."""
     root = build_pack([[8] * 8]).root
     busy = "while True:\n  for batch in loader: print('on', flush=True)\n"
@@ -226,7 +229,9 @@ def test_ctrl_c(build_pack: Any) -> None:
         assert time.monotonic() - begun < 30
 
 
-def test_ctrl_c_while_a_thread_starts(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_a_thread_starts(
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The thread runs by then, but its pool does not know it yet: the program never ended."""
     start = threading.Thread.start
 
@@ -248,7 +253,7 @@ def test_ctrl_c_while_a_thread_starts(build_pack: Any, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("sizes", [[(8, 6)], [(8, 6), (5, 7)]])
-def test_a_mini_batch_is_free_when_the_loop_drops_it(build_pack: Any, sizes: Any) -> None:
+def test_a_mini_batch_is_free_when_the_loop_drops_it(build_pack: BuildPack, sizes: Any) -> None:
     """Not when the collector of cycles comes by: a few of them fill a machine."""
     loader = Loader(build_pack([[8] * 4], sizes=sizes).root, batch_size=4, threads=2)
     gc.disable()
@@ -265,7 +270,7 @@ def test_a_mini_batch_is_free_when_the_loop_drops_it(build_pack: Any, sizes: Any
 @pytest.mark.parametrize("ending", ["the end", "a break", "an error", "a dropped iterator"])
 @pytest.mark.parametrize("kind", [Loader, BatchStream])
 def test_what_was_read_is_free_when_the_loop_ends(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch, kind: Any, ending: str
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch, kind: Any, ending: str
 ) -> None:
     """A window of the pack, and files that are mapped, without waiting for Python's collector."""
     buffers: list[weakref.ref[WindowBuffer]] = []
@@ -298,7 +303,7 @@ def test_what_was_read_is_free_when_the_loop_ends(
         gc.enable()
 
 
-def test_nothing_grows_over_200_epochs(build_pack: Any) -> None:
+def test_nothing_grows_over_200_epochs(build_pack: BuildPack) -> None:
     """Threads, open files and memory."""
     built = build_pack([[8, 8]], "tar", "jpeg", sizes=[(320, 240)])
     loader = Loader(built.root, batch_size=4, threads=2)

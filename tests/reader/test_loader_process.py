@@ -22,8 +22,12 @@ from packer.errors import DamagedSample, UsageError, WorkerError
 from packer.reader import BatchStream, Loader, PackedDataset
 from packer.reader.transforms import Normalize, RandomHorizontalFlip, RandomResizedCrop
 from packer.types import Array
+from tests.packs import BuildPack
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning"),
+]
 
 SHARDS = [[4, 0, 4], [3], [4]]
 FIELDS = ("key", "image", "note", "label")
@@ -66,7 +70,9 @@ def assert_same(loader: Any, stream: Any) -> None:
         ("forkserver", [RandomResizedCrop(4), to_tensor], [(8, 6)]),
     ],
 )
-def test_the_same_mini_batches(build_pack: Any, method: str, transform: Any, sizes: Any) -> None:
+def test_the_same_mini_batches(
+    build_pack: BuildPack, method: str, transform: Any, sizes: Any
+) -> None:
     built = build_pack(SHARDS, "tar", "jpeg", extra=True, sizes=sizes)
     dataset = PackedDataset(built.root, transform=transform, decode="numpy")
     options: dict[str, Any] = {"window": 2, "tail": "keep", "fields": FIELDS}
@@ -85,7 +91,7 @@ def test_the_same_mini_batches(build_pack: Any, method: str, transform: Any, siz
     assert_same(loader, stream)
 
 
-def test_one_process_for_many_epochs_and_loops(build_pack: Any) -> None:
+def test_one_process_for_many_epochs_and_loops(build_pack: BuildPack) -> None:
     """Left early, two at once, and all tensors kept."""
     built = build_pack([[8] * 4])
     loader = Loader(built.root, batch_size=2, process="fork", fields=("key", "image"))
@@ -112,7 +118,7 @@ def test_one_process_for_many_epochs_and_loops(build_pack: Any) -> None:
 
 
 @pytest.mark.parametrize("process", [False, "fork"])
-def test_a_loop_outlives_its_loader(build_pack: Any, process: bool | str) -> None:
+def test_a_loop_outlives_its_loader(build_pack: BuildPack, process: bool | str) -> None:
     loop = iter(Loader(build_pack([[8] * 4]).root, batch_size=2, process=process))
     gc.collect()
     assert len(list(loop)) == 16
@@ -122,7 +128,7 @@ def fail(pixels: Array) -> Array:
     raise ZeroDivisionError("on purpose")
 
 
-def test_errors_keep_their_type(build_pack: Any) -> None:
+def test_errors_keep_their_type(build_pack: BuildPack) -> None:
     built = build_pack([[8]])
     dataset = PackedDataset(built.root, transform=fail, decode="numpy")
     with pytest.raises(ZeroDivisionError, match="on purpose") as caught:
@@ -132,7 +138,7 @@ def test_errors_keep_their_type(build_pack: Any) -> None:
     assert "image of 'class" in cause
 
 
-def test_damage_is_gone_around_and_listed_here(build_pack: Any) -> None:
+def test_damage_is_gone_around_and_listed_here(build_pack: BuildPack) -> None:
     built = build_pack([[4, 4]], sizes=[(96, 64)])
     shard = built.shard(0)
     index = PackedDataset(built.root).pack.index
@@ -154,8 +160,8 @@ def test_damage_is_gone_around_and_listed_here(build_pack: Any) -> None:
     assert subprocess.check_output([sys.executable, "-c", script], text=True) == "[5]\n"
 
 
-def test_a_killed_process_is_an_error_and_the_next_loop_goes_on(build_pack: Any) -> None:
-    """CL08."""
+def test_a_killed_process_is_an_error_and_the_next_loop_goes_on(build_pack: BuildPack) -> None:
+    """A killed helper process must not hang the loop."""
     built = build_pack([[8] * 4])
     loader = Loader(built.root, batch_size=2, process="fork")
     loop = iter(loader)
@@ -168,7 +174,7 @@ def test_a_killed_process_is_an_error_and_the_next_loop_goes_on(build_pack: Any)
     assert len(list(loader)) == 16
 
 
-def test_arguments_that_cannot_be(build_pack: Any) -> None:
+def test_arguments_that_cannot_be(build_pack: BuildPack) -> None:
     root = build_pack([[4]]).root
     with pytest.raises(UsageError, match="cannot be pinned"):
         Loader(root, batch_size=2, process=True, pin_memory=True)
@@ -177,7 +183,7 @@ def test_arguments_that_cannot_be(build_pack: Any) -> None:
 
 
 @pytest.mark.parametrize("ending", ["the end", "a break", "an error", "two loops"])
-def test_process_and_memory_go_with_the_loader(build_pack: Any, ending: str) -> None:
+def test_process_and_memory_go_with_the_loader(build_pack: BuildPack, ending: str) -> None:
     """Without waiting for Python's collector of cycles."""
 
     def fail(pixels: Array) -> Array:
@@ -278,7 +284,9 @@ def wait_until_gone(pid: int) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_the_process_ends_with_its_parent(build_pack: Any, tmp_path: Path, method: str) -> None:
+def test_the_process_ends_with_its_parent(
+    build_pack: BuildPack, tmp_path: Path, method: str
+) -> None:
     program, child = begun(tmp_path, build_pack([[8] * 4]).root, method, "pass")
     program.kill()
     program.communicate(timeout=30)
@@ -287,7 +295,7 @@ def test_the_process_ends_with_its_parent(build_pack: Any, tmp_path: Path, metho
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_it_ends_with_its_parent_whatever_its_threads_wait_for(
-    build_pack: Any, tmp_path: Path, method: str
+    build_pack: BuildPack, tmp_path: Path, method: str
 ) -> None:
     program, child = begun(tmp_path, build_pack([[8] * 4]).root, method, "pass", stuck=8)
     time.sleep(0.5)  # until picture 8
@@ -298,7 +306,7 @@ def test_it_ends_with_its_parent_whatever_its_threads_wait_for(
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_it_ends_with_its_parent_while_a_sibling_lives(
-    build_pack: Any, tmp_path: Path, method: str
+    build_pack: BuildPack, tmp_path: Path, method: str
 ) -> None:
     """A forked child of the training process has copies of all ends of its pipes."""
     ending = "fork_one()"
@@ -314,7 +322,7 @@ def test_it_ends_with_its_parent_while_a_sibling_lives(
         program.communicate(timeout=30)
 
 
-def test_a_loop_in_threads_of_this_process_forbids_a_fork(build_pack: Any) -> None:
+def test_a_loop_in_threads_of_this_process_forbids_a_fork(build_pack: BuildPack) -> None:
     """Side by side in one zip: the forked process waited for ever for a lock."""
     root = build_pack([[8] * 4]).root
     loop = iter(Loader(root, batch_size=2))
@@ -326,7 +334,7 @@ def test_a_loop_in_threads_of_this_process_forbids_a_fork(build_pack: Any) -> No
     assert len(list(Loader(root, batch_size=2, process="fork"))) == 16
 
 
-def test_ctrl_c_is_the_training_loops_alone(build_pack: Any, tmp_path: Path) -> None:
+def test_ctrl_c_is_the_training_loops_alone(build_pack: BuildPack, tmp_path: Path) -> None:
     program, child = begun(tmp_path, build_pack([[8] * 4]).root, "spawn", "pass")
     os.killpg(program.pid, signal.SIGINT)  # as a terminal does
     _, said = program.communicate(timeout=30)
@@ -336,14 +344,14 @@ def test_ctrl_c_is_the_training_loops_alone(build_pack: Any, tmp_path: Path) -> 
     wait_until_gone(child)
 
 
-def test_the_interpreter_shuts_down(build_pack: Any, tmp_path: Path) -> None:
+def test_the_interpreter_shuts_down(build_pack: BuildPack, tmp_path: Path) -> None:
     program, child = begun(tmp_path, build_pack([[8] * 4]).root, "fork", "sys.exit(0)")
     assert program.communicate(timeout=30) == ("", "")
     assert program.returncode == 0
     wait_until_gone(child)
 
 
-def test_nothing_grows_over_100_epochs(build_pack: Any) -> None:
+def test_nothing_grows_over_100_epochs(build_pack: BuildPack) -> None:
     """Open files and memory, on both sides."""
     built = build_pack([[8, 8]], "tar", "jpeg", sizes=[(320, 240)])
     loader = Loader(built.root, batch_size=4, threads=2, process="fork")

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from packer.errors import UsageError
 from packer.reader import BatchStream, MixedStream, PackedDataset
 from packer.reader.mix import apportion
+from tests.packs import BuildPack
 
 pytestmark = [
     # More workers than cores are slow, and here that is all they are.
@@ -21,7 +22,7 @@ pytestmark = [
 ]
 
 
-def streams_of(build_pack: Any, sizes: dict[str, int], **more: Any) -> list[BatchStream]:
+def streams_of(build_pack: BuildPack, sizes: dict[str, int], **more: Any) -> list[BatchStream]:
     """A stream a name, over a pack of so many samples; its keys end in the name."""
     options: dict[str, Any] = {"batch_size": 2, "fields": ["key"], "window": 2} | more
     streams = []
@@ -32,7 +33,7 @@ def streams_of(build_pack: Any, sizes: dict[str, int], **more: Any) -> list[Batc
     return streams
 
 
-def test_without_weights_all_of_each_once(build_pack: Any) -> None:
+def test_without_weights_all_of_each_once(build_pack: BuildPack) -> None:
     streams = streams_of(build_pack, {"a": 12, "b": 20}, fields=["label", "key"])
     mixed = MixedStream(streams, seed=3)
     assert len(mixed) == 6 + 10
@@ -46,7 +47,7 @@ def test_without_weights_all_of_each_once(build_pack: Any) -> None:
     assert mixed.sources(0).tolist() != sorted(mixed.sources(0).tolist())
 
 
-def test_order_depends_on_seed_and_epoch_alone(build_pack: Any) -> None:
+def test_order_depends_on_seed_and_epoch_alone(build_pack: BuildPack) -> None:
     streams = streams_of(build_pack, {"a": 12, "b": 20})
     mixed = MixedStream(streams, weights=[1, 1])
     epochs = []
@@ -67,7 +68,7 @@ def test_order_depends_on_seed_and_epoch_alone(build_pack: Any) -> None:
     assert list(MixedStream(streams, weights=[1, 1], seed=1)) != epochs[0]
 
 
-def test_with_weights_a_stream_goes_on_where_it_stopped(build_pack: Any) -> None:
+def test_with_weights_a_stream_goes_on_where_it_stopped(build_pack: BuildPack) -> None:
     """Over epochs each sample is seen once before any is seen twice."""
     streams = streams_of(build_pack, {"a": 8, "b": 40})
     mixed = MixedStream(streams, weights=[0.5, 0.5])
@@ -84,7 +85,7 @@ def test_with_weights_a_stream_goes_on_where_it_stopped(build_pack: Any) -> None
     assert from_b == first + second
 
 
-def test_a_short_stream_is_repeated_where_length_asks_for_it(build_pack: Any) -> None:
+def test_a_short_stream_is_repeated_where_length_asks_for_it(build_pack: BuildPack) -> None:
     streams = streams_of(build_pack, {"a": 4, "b": 40})
     mixed = MixedStream(streams, weights=[1, 3], length=20)
     assert (len(mixed), mixed.counts.tolist()) == (20, [5, 15])
@@ -92,7 +93,7 @@ def test_a_short_stream_is_repeated_where_length_asks_for_it(build_pack: Any) ->
     assert MixedStream(streams, weights=[0, 1]).counts.tolist() == [0, 20]
 
 
-def test_ranks_take_the_same_stream_at_each_step(build_pack: Any) -> None:
+def test_ranks_take_the_same_stream_at_each_step(build_pack: BuildPack) -> None:
     datasets = [
         PackedDataset(build_pack([[4] * count], name=f"of{count}").root, decode="bytes")
         for count in (5, 9)
@@ -126,7 +127,7 @@ def test_shares_are_exact_to_one(weights: list[int], total: int) -> None:
     assert (np.abs(counts - shares * total) < 1).all()
 
 
-def test_what_cannot_be_is_refused(build_pack: Any) -> None:
+def test_what_cannot_be_is_refused(build_pack: BuildPack) -> None:
     [one] = streams_of(build_pack, {"a": 8})
     dataset = one.dataset
     other = BatchStream(dataset, 2, fields=["label"])

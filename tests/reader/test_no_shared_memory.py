@@ -6,9 +6,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.packs import BuildPack
+
+pytestmark = pytest.mark.slow
 
 READ = """
 import sys
@@ -66,7 +69,7 @@ READS = {
     ],
     ids=["full", "read-only", "missing"],
 )
-def test_reading_without_shared_memory(build_pack: Any, tmp_path: Path, spoil: str) -> None:
+def test_reading_without_shared_memory(build_pack: BuildPack, tmp_path: Path, spoil: str) -> None:
     """/dev/shm is needed by nothing but `preload`, which names it."""
     root = build_pack([[4, 4]]).root
     script = tmp_path / "script.py"

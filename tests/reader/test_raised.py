@@ -15,6 +15,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from packer.reader import BatchStream, Loader, MixedStream, PackedDataset, WindowSampler
 from packer.reader.transforms import CenterCrop
+from tests.packs import BuildPack
 
 pytestmark = [
     # More workers than cores are slow, and here that is all they are.
@@ -125,7 +126,7 @@ def error_of(make: Callable[[], Any]) -> Exception:
 @pytest.mark.parametrize("what", ["transform", "target_transform"])
 @pytest.mark.parametrize(("way", "kind"), CASES)
 def test_signals_of_iteration_are_errors(
-    build_pack: Any, way: str, kind: type[BaseException], what: str
+    build_pack: BuildPack, way: str, kind: type[BaseException], what: str
 ) -> None:
     """As PEP 479 makes them in generators: none of them may end a loop before its time."""
     if what == "target_transform" and way == "process":
@@ -143,7 +144,7 @@ def test_signals_of_iteration_are_errors(
 
 
 @pytest.mark.parametrize("way", [*WAYS, "process"])
-def test_other_errors_keep_their_type_and_get_a_name(build_pack: Any, way: str) -> None:
+def test_other_errors_keep_their_type_and_get_a_name(build_pack: BuildPack, way: str) -> None:
     built = build_pack(SHARDS)
     transform = Fails(ZeroDivisionError, built.pixels[BAD])
     error = error_of(lambda: reading(built, way, transform=transform))
@@ -153,7 +154,7 @@ def test_other_errors_keep_their_type_and_get_a_name(build_pack: Any, way: str) 
 
 
 @pytest.mark.parametrize("way", ["threads", "stream, workers", "for"])
-def test_an_error_of_a_target_transform_gets_a_name(build_pack: Any, way: str) -> None:
+def test_an_error_of_a_target_transform_gets_a_name(build_pack: BuildPack, way: str) -> None:
     built = build_pack(SHARDS)
     error = error_of(lambda: reading(built, way, target_transform=Fails(ZeroDivisionError, 3)))
     assert type(error) is ZeroDivisionError
@@ -162,7 +163,7 @@ def test_an_error_of_a_target_transform_gets_a_name(build_pack: Any, way: str) -
 
 
 @pytest.mark.parametrize("transform", [[CenterCrop(99), np.negative], [np.negative, CenterCrop(3)]])
-def test_a_name_comes_once(build_pack: Any, transform: Any) -> None:
+def test_a_name_comes_once(build_pack: BuildPack, transform: Any) -> None:
     """Whatever a picture went through: decoding, built-in transforms, the loader's threads."""
     built = build_pack(SHARDS)
     transform = [*transform, Fails(ValueError, None), lambda pixels: pixels[99, 99]]
@@ -174,7 +175,7 @@ def test_a_name_comes_once(build_pack: Any, transform: Any) -> None:
 @pytest.mark.parametrize("what", ["transform", "target_transform"])
 @pytest.mark.parametrize("way", ["for", "for over a subset", "at once", "by index, workers"])
 def test_an_index_error_does_not_end_a_loop_over_indices(
-    build_pack: Any, way: str, what: str
+    build_pack: BuildPack, way: str, what: str
 ) -> None:
     """Python ends a `for` loop at IndexError where there is no __iter__."""
     built = build_pack(SHARDS)
@@ -189,7 +190,7 @@ def test_an_index_error_does_not_end_a_loop_over_indices(
 
 
 @pytest.mark.parametrize("way", ["threads", "stream"])
-def test_the_state_is_of_the_epoch_that_failed(build_pack: Any, way: str) -> None:
+def test_the_state_is_of_the_epoch_that_failed(build_pack: BuildPack, way: str) -> None:
     built = build_pack(SHARDS)
     stream = reading(built, way, transform=Fails(StopIteration, built.pixels[BAD]))
     stream.set_epoch(3)

@@ -16,8 +16,10 @@ from torch.utils.data import DataLoader
 from packer.errors import UsageError
 from packer.reader import BatchStream, PackedDataset, WindowSampler
 from packer.reader.transforms import RandomResizedCrop
+from tests.packs import BuildPack
 
 pytestmark = [
+    pytest.mark.slow,
     # More workers than cores are slow, and here that is all they are.
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
     # Python 3.12 and later warn of forks where libraries have threads; that they work is the test.
@@ -68,8 +70,10 @@ def burn_random_numbers() -> None:
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 @pytest.mark.parametrize("tail", ["drop", "pad", "keep"])
-def test_a_direct_loop_goes_on(build_pack: Any, shuffle: str, tail: str) -> None:
-    """RD08: after every number of mini-batches, 0 and the last included."""
+def test_a_direct_loop_goes_on(build_pack: BuildPack, shuffle: str, tail: str) -> None:
+    """A resumed epoch must neither repeat nor skip: after every number of mini-batches, 0 and the
+    last included.
+    """
     built = build_pack(SHARDS)
     options: dict[str, Any] = {"shuffle": shuffle, "tail": tail, "seed": 3}
     stream = stream_of(built, **options)
@@ -100,7 +104,7 @@ def test_a_direct_loop_goes_on(build_pack: Any, shuffle: str, tail: str) -> None
         assert batches_of(second) == following
 
 
-def test_the_state_counts_what_the_loop_has(build_pack: Any) -> None:
+def test_the_state_counts_what_the_loop_has(build_pack: BuildPack) -> None:
     stream = stream_of(build_pack(SHARDS))
     states = [stream.state_dict()["position"]]
     for _ in stream:
@@ -108,7 +112,7 @@ def test_the_state_counts_what_the_loop_has(build_pack: Any) -> None:
     assert states == [0, 5, 10, 15, 20, 25, 30, 35]
 
 
-def test_an_epochs_end_loses_and_repeats_nothing(build_pack: Any) -> None:
+def test_an_epochs_end_loses_and_repeats_nothing(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     stream = stream_of(built)
     stream.set_epoch(1)
@@ -129,7 +133,7 @@ def test_an_epochs_end_loses_and_repeats_nothing(build_pack: Any) -> None:
         assert batches_of(resumed) == expected
 
 
-def test_ranks_agree_on_an_epochs_end(build_pack: Any) -> None:
+def test_ranks_agree_on_an_epochs_end(build_pack: BuildPack) -> None:
     """With tail="keep", one rank may have a mini-batch left where another has none."""
     built = build_pack(SHARDS)
     for rank in range(2):
@@ -138,7 +142,7 @@ def test_ranks_agree_on_an_epochs_end(build_pack: Any) -> None:
         assert (stream.epoch, len(batches_of(stream))) == (0, 1 - rank)
 
 
-def test_without_set_epoch_only_the_first_loop_is_shorter(build_pack: Any) -> None:
+def test_without_set_epoch_only_the_first_loop_is_shorter(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     stream = stream_of(built)
     whole = batches_of(stream)
@@ -157,8 +161,10 @@ def states_along(stream: BatchStream) -> Iterable[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)
-def test_workers_go_on_with_a_step(build_pack: Any, shuffle: str) -> None:
-    """RD08 with prefetching: 3 workers, then 2, then none; the loop says what it got."""
+def test_workers_go_on_with_a_step(build_pack: BuildPack, shuffle: str) -> None:
+    """The same with prefetching: 3 workers, then 2, then none; the state counts delivered mini-
+    batches.
+    """
     built = build_pack(SHARDS)
     options: dict[str, Any] = {"shuffle": shuffle, "tail": "keep"}
     stream = stream_of(built, **options)
@@ -182,7 +188,7 @@ def test_workers_go_on_with_a_step(build_pack: Any, shuffle: str) -> None:
     assert seen == whole
 
 
-def test_a_step_that_cannot_be(build_pack: Any) -> None:
+def test_a_step_that_cannot_be(build_pack: BuildPack) -> None:
     stream = stream_of(build_pack(SHARDS))
     assert stream.state_dict(step=7)["position"] == 35
     for step in (-1, 8):
@@ -199,7 +205,7 @@ def test_a_step_that_cannot_be(build_pack: Any) -> None:
     ("before", "after"), [((2, 5), (3, 2)), ((3, 2), (1, 7)), ((1, 6), (4, 1))]
 )
 def test_other_ranks_go_on(
-    build_pack: Any, shuffle: str, before: tuple[int, int], after: tuple[int, int]
+    build_pack: BuildPack, shuffle: str, before: tuple[int, int], after: tuple[int, int]
 ) -> None:
     """What was seen before and after is each sample once; all ranks' states are equal."""
     built = build_pack(SHARDS)
@@ -222,7 +228,7 @@ def test_other_ranks_go_on(
     assert sorted(seen) == sorted(built.keys)
 
 
-def test_augmentation_goes_on_as_in_the_unbroken_run(build_pack: Any) -> None:
+def test_augmentation_goes_on_as_in_the_unbroken_run(build_pack: BuildPack) -> None:
     built = build_pack([[6, 6]], sizes=[(64, 64)])
 
     def crops(world: int, size: int, state: dict[str, Any] | None, steps: int) -> Any:
@@ -247,7 +253,7 @@ def test_augmentation_goes_on_as_in_the_unbroken_run(build_pack: Any) -> None:
     assert {**first, **rest} == whole
 
 
-def test_another_pack_seed_shuffle_or_window_is_refused(build_pack: Any) -> None:
+def test_another_pack_seed_shuffle_or_window_is_refused(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     state = stream_of(built).state_dict()
     for options in ({"seed": 1}, {"shuffle": "full"}, {"window": 2}, {"tail": "keep"}):
@@ -262,7 +268,7 @@ def test_another_pack_seed_shuffle_or_window_is_refused(build_pack: Any) -> None
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)
-def test_a_sampler_goes_on_and_shares_states(build_pack: Any, shuffle: str) -> None:
+def test_a_sampler_goes_on_and_shares_states(build_pack: BuildPack, shuffle: str) -> None:
     built = build_pack(SHARDS)
     dataset = PackedDataset(built.root, decode="bytes")
 
@@ -300,7 +306,7 @@ def test_a_sampler_goes_on_and_shares_states(build_pack: Any, shuffle: str) -> N
 @pytest.mark.parametrize("workers", [0, 1, 3])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_inside_of_statefuldataloader(
-    stateful_loader: Any, build_pack: Any, workers: int, persistent: bool
+    stateful_loader: Any, build_pack: BuildPack, workers: int, persistent: bool
 ) -> None:
     """torchdata's own loader, saved anywhere and resumed by itself; and its state on other ranks
     and workers.
@@ -344,7 +350,7 @@ def test_inside_of_statefuldataloader(
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_statefuldataloader_at_an_epochs_end(
-    stateful_loader: Any, build_pack: Any, workers: int
+    stateful_loader: Any, build_pack: BuildPack, workers: int
 ) -> None:
     built = build_pack(SHARDS)
     more = {"multiprocessing_context": "fork"} if workers else {}

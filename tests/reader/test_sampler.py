@@ -8,11 +8,12 @@ from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 
 from packer.errors import UsageError
 from packer.reader import BatchStream, Loader, PackedDataset, WindowSampler
+from tests.packs import BuildPack
 
 
 @pytest.mark.parametrize("shuffle", ["none", "batch", "window", "full"])
 @pytest.mark.parametrize("tail", [None, "drop", "pad", "keep"])
-def test_gives_the_streams_order(build_pack: Any, shuffle: str, tail: str | None) -> None:
+def test_gives_the_streams_order(build_pack: BuildPack, shuffle: str, tail: str | None) -> None:
     dataset = PackedDataset(build_pack([[4, 4], [3], [4]]).root, decode="bytes")
     for rank in range(2):
         options: dict[str, Any] = {
@@ -28,7 +29,7 @@ def test_gives_the_streams_order(build_pack: Any, shuffle: str, tail: str | None
             assert len(sampler) == len(stream) == len(keys)
 
 
-def test_says_what_dataloader_and_lightning_ask(build_pack: Any) -> None:
+def test_says_what_dataloader_and_lightning_ask(build_pack: BuildPack) -> None:
     dataset = PackedDataset(build_pack([[4, 4]]).root)
     sampler = WindowSampler(dataset, 3)
     assert (sampler.batch_size, sampler.drop_last) == (3, True)
@@ -36,7 +37,7 @@ def test_says_what_dataloader_and_lightning_ask(build_pack: Any) -> None:
     assert all(isinstance(sample, int) for samples in sampler for sample in samples)
 
 
-def test_frameworks_find_set_epoch(build_pack: Any) -> None:
+def test_frameworks_find_set_epoch(build_pack: BuildPack) -> None:
     """Lightning calls it on `batch_sampler.sampler`, accelerate and torch on others."""
     root = build_pack([[4, 4]]).root
     sampler = WindowSampler(PackedDataset(root), 3)
@@ -48,7 +49,7 @@ def test_frameworks_find_set_epoch(build_pack: Any) -> None:
     assert sampler.batch_size == loader.batch_sampler.batch_size == 3
 
 
-def test_a_framework_makes_it_anew(build_pack: Any) -> None:
+def test_a_framework_makes_it_anew(build_pack: BuildPack) -> None:
     """As Lightning does with the arguments that it has seen: all options stay, and the ranks are
     those of the sampler that it puts in.
     """
@@ -64,7 +65,7 @@ def test_a_framework_makes_it_anew(build_pack: Any) -> None:
     assert list(WindowSampler(dataset, 3, sampler=sequential)) == list(WindowSampler(dataset, 3))
 
 
-def test_drop_last_by_a_framework(build_pack: Any) -> None:
+def test_drop_last_by_a_framework(build_pack: BuildPack) -> None:
     """For predictions, Lightning asks for all samples."""
     dataset = PackedDataset(build_pack([[4, 4], [3]]).root)
     for tail, drop_last, expected in (
@@ -80,7 +81,7 @@ def test_drop_last_by_a_framework(build_pack: Any) -> None:
         assert sampler.drop_last is (expected == "drop")
 
 
-def test_a_framework_that_loses_the_options(build_pack: Any) -> None:
+def test_a_framework_that_loses_the_options(build_pack: BuildPack) -> None:
     """As Lightning with a DataLoader that was made outside of its hooks."""
     sampler = WindowSampler(PackedDataset(build_pack([[4, 4]]).root), 3)
     for error in (TypeError, UsageError):
@@ -93,7 +94,7 @@ def test_a_framework_that_loses_the_options(build_pack: Any) -> None:
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-def test_each_loop_is_the_next_epoch(build_pack: Any) -> None:
+def test_each_loop_is_the_next_epoch(build_pack: BuildPack) -> None:
     sampler = WindowSampler(PackedDataset(build_pack([[4, 4]]).root), 2)
     epochs = [list(sampler) for _ in range(3)]
     assert len({str(epoch) for epoch in epochs}) == 3
@@ -103,14 +104,14 @@ def test_each_loop_is_the_next_epoch(build_pack: Any) -> None:
     assert [list(sampler) for _ in range(3)] == epochs
 
 
-def test_an_epoch_of_nothing_is_warned_of(build_pack: Any) -> None:
+def test_an_epoch_of_nothing_is_warned_of(build_pack: BuildPack) -> None:
     dataset = PackedDataset(build_pack([[4, 4]]).root)
     with pytest.warns(UserWarning, match=r"8 samples .* fewer than one global mini-batch of 5 x 2"):
         assert len(WindowSampler(dataset, 5, rank=0, world_size=2)) == 0
     assert len(WindowSampler(dataset, 5, tail="pad", rank=0, world_size=2)) == 1
 
 
-def test_what_cannot_be_is_refused(build_pack: Any) -> None:
+def test_what_cannot_be_is_refused(build_pack: BuildPack) -> None:
     dataset = PackedDataset(build_pack([[4]]).root)
     with pytest.raises(UsageError, match="unknown shuffle"):
         WindowSampler(dataset, 2, shuffle="yes")

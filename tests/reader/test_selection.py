@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from packer.pack.opened import Pack
 from packer.pack.shards import ShardFiles
 from packer.reader import BatchStream, PackedDataset, WindowSampler
 from packer.reader.selection import SelectedPack, of_fraction
+from tests.packs import BuildPack
 
 pytestmark = [
     # More workers than cores are slow, and here that is all they are.
@@ -34,7 +36,7 @@ def keys_of(stream: Any) -> list[str]:
 
 @given(mask=st.lists(st.booleans(), min_size=TOTAL, max_size=TOTAL))
 @settings(max_examples=40, deadline=None)
-def test_any_selection_reads_as_a_pack_of_its_samples(pack_root: Any, mask: list[bool]) -> None:
+def test_any_selection_reads_as_a_pack_of_its_samples(pack_root: Path, mask: list[bool]) -> None:
     """By index and in every order of a stream: each selected sample once, with its own pixels."""
     whole = PackedDataset(pack_root, decode="numpy")
     part = whole.select(samples=np.array(mask))
@@ -50,7 +52,7 @@ def test_any_selection_reads_as_a_pack_of_its_samples(pack_root: Any, mask: list
 
 
 @pytest.fixture(scope="module")
-def pack_root(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def pack_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from packer.settings.options import ConvertOptions
     from packer.writer import PackWriter
 
@@ -63,7 +65,7 @@ def pack_root(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return root
 
 
-def test_every_format_and_field(build_pack: Any, format_name: str) -> None:
+def test_every_format_and_field(build_pack: BuildPack, format_name: str) -> None:
     built = build_pack(SHARDS, format_name, extra=True)
     dataset = PackedDataset(built.root).select(samples=[23, 2, 3, 11])
     stream = BatchStream(dataset, 4, shuffle="none", fields=("key", "image", "note", "label"))
@@ -75,7 +77,7 @@ def test_every_format_and_field(build_pack: Any, format_name: str) -> None:
         assert int(labels[place]) == built.labels[sample]
 
 
-def test_classes_by_name_and_label(build_pack: Any) -> None:
+def test_classes_by_name_and_label(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     dataset = PackedDataset(built.root)
     part = dataset.select(classes=["class1", 4])
@@ -86,7 +88,7 @@ def test_classes_by_name_and_label(build_pack: Any) -> None:
     assert len(dataset.select(classes=[-1])) == 0
 
 
-def test_fractions_share_nothing_and_leave_nothing_out(build_pack: Any) -> None:
+def test_fractions_share_nothing_and_leave_nothing_out(build_pack: BuildPack) -> None:
     built = build_pack([[50] * 4])
     dataset = PackedDataset(built.root)
     parts = [dataset.select(fraction=part) for part in (0.25, (0.25, 0.6), (0.6, 1.0))]
@@ -127,7 +129,7 @@ def test_folds_are_of_one_size_and_stratified(labels: list[int], folds: int, see
                 assert abs(np.count_nonzero(rows["label"][mask] == label) - size / folds) <= 1
 
 
-def test_the_first_ones_and_conditions_together(build_pack: Any) -> None:
+def test_the_first_ones_and_conditions_together(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     dataset = PackedDataset(built.root)
     assert dataset.select(first=5).keys == built.keys[:5]
@@ -137,14 +139,14 @@ def test_the_first_ones_and_conditions_together(build_pack: Any) -> None:
     assert part.select(samples=[1]).keys == [built.keys[12]]  # of a selection
 
 
-def test_the_sampler_and_workers_number_alike(build_pack: Any) -> None:
+def test_the_sampler_and_workers_number_alike(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     part = PackedDataset(built.root, decode="numpy").select(samples=range(1, 24, 2))
     stream = BatchStream(part, 3, window=2, fields=["key"])
     expected = [batch for (batch,) in stream]
     sampler = WindowSampler(part, 3, window=2)
     assert [[part.keys[sample] for sample in samples] for samples in sampler] == expected
-    for context in ("fork", "spawn"):
+    for context in ("fork", "forkserver"):
         loader: Any = DataLoader(
             stream, batch_size=None, num_workers=2, multiprocessing_context=context
         )
@@ -152,7 +154,9 @@ def test_the_sampler_and_workers_number_alike(build_pack: Any) -> None:
         assert [batch for (batch,) in loader] == expected
 
 
-def test_only_what_is_selected_is_read(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_is_selected_is_read(
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A class of a pack costs its own bytes, not those of all batches."""
     built = build_pack([[40] * 5], sizes=[(40, 30)])
     part = PackedDataset(built.root).select(samples=[3, 4, 120])
@@ -173,7 +177,7 @@ def test_only_what_is_selected_is_read(build_pack: Any, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("fraction", [0.05, 0.3, 0.9])
 def test_little_more_than_what_is_selected_is_read(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch, fraction: float
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch, fraction: float
 ) -> None:
     """Samples spread over all batches, large enough that the gaps between them are worth it."""
     built = build_pack([[40] * 4], sizes=[(200, 120)])
@@ -194,8 +198,10 @@ def test_little_more_than_what_is_selected_is_read(
         assert len(sizes) == 4  # whole batches, once each
 
 
-def test_pickles_into_a_bit_a_sample(build_pack: Any) -> None:
-    """CL04: a worker's start costs little, whatever is selected."""
+def test_pickles_into_a_bit_a_sample(build_pack: BuildPack) -> None:
+    """A list of samples copied into each worker costs memory; a selection pickles into a bit a
+    sample.
+    """
     built = build_pack([[100] * 20], sizes=[(2, 2)])
     whole = PackedDataset(built.root)
     part = whole.select(fraction=0.5)
@@ -205,7 +211,7 @@ def test_pickles_into_a_bit_a_sample(build_pack: Any) -> None:
     assert copy.pack.identity == part.pack.identity != whole.pack.identity
 
 
-def test_identity_tells_selections_apart(build_pack: Any) -> None:
+def test_identity_tells_selections_apart(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     dataset = PackedDataset(built.root)
     selections = [
@@ -218,7 +224,7 @@ def test_identity_tells_selections_apart(build_pack: Any) -> None:
     assert dataset.select(samples=range(5)).pack.identity == selections[1].pack.identity
 
 
-def test_damage_names_the_batch_of_the_pack(build_pack: Any) -> None:
+def test_damage_names_the_batch_of_the_pack(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS, sizes=[(20, 20)])
     whole = PackedDataset(built.root)
     offset = int(whole.pack.index["image.offset"][20])
@@ -232,7 +238,7 @@ def test_damage_names_the_batch_of_the_pack(build_pack: Any) -> None:
         part[1]
 
 
-def test_a_batch_of_absent_fields_alone_is_read_as_nothing(build_pack: Any) -> None:
+def test_a_batch_of_absent_fields_alone_is_read_as_nothing(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     selected = SelectedPack(Pack(built.root), np.zeros(TOTAL, np.bool_))
     assert len(selected) == 0
@@ -255,7 +261,9 @@ def test_a_batch_of_absent_fields_alone_is_read_as_nothing(build_pack: Any) -> N
         ({"samples": [True, False]}, "no mask of 24 samples"),
     ],
 )
-def test_what_cannot_be_is_refused(build_pack: Any, conditions: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_is_refused(
+    build_pack: BuildPack, conditions: dict[str, Any], words: str
+) -> None:
     dataset = PackedDataset(build_pack(SHARDS).root)
     with pytest.raises(UsageError, match=words):
         dataset.select(**conditions)

@@ -14,12 +14,17 @@ from packer.errors import DamageError, UsageError
 from packer.reader import BatchStream, PackedDataset
 from packer.reader.transforms import CenterCrop, Normalize, RandomHorizontalFlip, RandomResizedCrop
 from packer.types import Array
+from tests.packs import BuildPack
 
 SHARDS = [[4, 0, 4], [3], [4]]
 
 
 def stream_of(
-    build_pack: Any, batch_size: int = 4, *, dataset: dict[str, Any] | None = None, **options: Any
+    build_pack: BuildPack,
+    batch_size: int = 4,
+    *,
+    dataset: dict[str, Any] | None = None,
+    **options: Any,
 ) -> tuple[Any, BatchStream]:
     built = build_pack(SHARDS, sizes=options.pop("sizes", [(8, 6)]))
     return built, BatchStream(PackedDataset(built.root, **(dataset or {})), batch_size, **options)
@@ -32,9 +37,11 @@ def seen_keys(stream: BatchStream) -> list[str]:
 @pytest.mark.parametrize("shuffle", ["none", "batch", "window", "full"])
 @pytest.mark.parametrize("decode", ["pil", "numpy"])
 def test_pictures_labels_and_keys_belong_together(
-    build_pack: Any, format_name: str, shuffle: str, decode: str
+    build_pack: BuildPack, format_name: str, shuffle: str, decode: str
 ) -> None:
-    """LM09, and every field in every format."""
+    """Keys sorted as text gave pictures other labels; here all fields belong together, in every
+    format.
+    """
     built = build_pack(SHARDS, format_name, extra=True)
     dataset = PackedDataset(built.root, decode=decode)
     fields = ("key", "image", "note", "label")
@@ -55,20 +62,20 @@ def test_pictures_labels_and_keys_belong_together(
     assert (seen == list(range(15))) == (shuffle == "none")
 
 
-def test_pictures_of_several_sizes_come_as_a_list(build_pack: Any) -> None:
+def test_pictures_of_several_sizes_come_as_a_list(build_pack: BuildPack) -> None:
     built, stream = stream_of(build_pack, shuffle="none", sizes=[(8, 6), (5, 7)])
     images, _ = next(iter(stream))
     assert [tuple(image.shape) for image in images] == [(3, 6, 8), (3, 7, 5)] * 2
     assert np.array_equal(images[1].permute(1, 2, 0), built.pixels[1])
 
 
-def test_bytes_come_as_a_list(build_pack: Any) -> None:
+def test_bytes_come_as_a_list(build_pack: BuildPack) -> None:
     built, stream = stream_of(build_pack, shuffle="none", dataset={"decode": "bytes"})
     images, _ = next(iter(stream))
     assert images == [sample.payloads["image"] for sample in built.samples[:4]]
 
 
-def test_transforms_get_what_decode_says(build_pack: Any) -> None:
+def test_transforms_get_what_decode_says(build_pack: BuildPack) -> None:
     kinds = []
 
     def note(image: Any) -> Any:
@@ -83,7 +90,7 @@ def test_transforms_get_what_decode_says(build_pack: Any) -> None:
     assert kinds == [Image.Image] * 2 + [np.ndarray] * 2
 
 
-def test_tensors_of_transforms_are_stacked(build_pack: Any) -> None:
+def test_tensors_of_transforms_are_stacked(build_pack: BuildPack) -> None:
     def to_tensor(pixels: Array) -> torch.Tensor:
         return torch.from_numpy(pixels).permute(2, 0, 1).float() / 255
 
@@ -99,7 +106,7 @@ def test_tensors_of_transforms_are_stacked(build_pack: Any) -> None:
     assert labels.tolist() == [label / 2 for label in built.labels[:4]]
 
 
-def test_built_in_transforms_and_floats(build_pack: Any) -> None:
+def test_built_in_transforms_and_floats(build_pack: BuildPack) -> None:
     transform = [CenterCrop((4, 6)), RandomHorizontalFlip(1.0), Normalize((0, 0, 0), (1, 1, 1))]
     built, stream = stream_of(build_pack, shuffle="none", dataset={"transform": transform})
     images, _ = next(iter(stream))
@@ -108,7 +115,7 @@ def test_built_in_transforms_and_floats(build_pack: Any) -> None:
     assert np.allclose(images[3].permute(1, 2, 0), expected, atol=1e-6)
 
 
-def test_as_dicts(build_pack: Any) -> None:
+def test_as_dicts(build_pack: BuildPack) -> None:
     built, stream = stream_of(build_pack, shuffle="none", fields=("label", "image"), as_dict=True)
     batch = next(iter(stream))
     assert list(batch) == ["label", "image"]
@@ -116,7 +123,7 @@ def test_as_dicts(build_pack: Any) -> None:
     assert tuple(batch["image"].shape) == (4, 3, 6, 8)
 
 
-def test_mini_batches_at_any_places(build_pack: Any) -> None:
+def test_mini_batches_at_any_places(build_pack: BuildPack) -> None:
     _, stream = stream_of(build_pack, 3, window=2, fields=["key"])
     epochs = []
     for epoch in range(3):
@@ -126,7 +133,7 @@ def test_mini_batches_at_any_places(build_pack: Any) -> None:
     assert list(stream.mini_batches(places)) == [epochs[epoch][step] for epoch, step in places]
 
 
-def test_random_crops_depend_on_seed_epoch_and_sample_alone(build_pack: Any) -> None:
+def test_random_crops_depend_on_seed_epoch_and_sample_alone(build_pack: BuildPack) -> None:
     """So the same augmentation for any number of ranks, and after any interruption."""
     built = build_pack([[6, 6]], sizes=[(64, 64)])
 
@@ -150,8 +157,8 @@ def test_random_crops_depend_on_seed_epoch_and_sample_alone(build_pack: Any) -> 
     assert crops(6, 1, 0, 0) != crops(6, 1, 1, 0)
 
 
-def test_lengths_and_tails(build_pack: Any) -> None:
-    """15 samples: RD07 and the promises about `len`."""
+def test_lengths_and_tails(build_pack: BuildPack) -> None:
+    """15 samples: no tail may count a sample twice, and `len` must be exact."""
     built = build_pack(SHARDS)
     dataset = PackedDataset(built.root, decode="bytes")
     for tail, world, lengths in (
@@ -175,7 +182,7 @@ def test_lengths_and_tails(build_pack: Any) -> None:
             assert len(set(together)) == len(together) == 4 * world * lengths[0]
 
 
-def test_set_epoch_and_pickling(build_pack: Any) -> None:
+def test_set_epoch_and_pickling(build_pack: BuildPack) -> None:
     _, stream = stream_of(build_pack, fields=["key"])
     first = seen_keys(stream)
     stream.set_epoch(3)
@@ -190,7 +197,7 @@ def test_set_epoch_and_pickling(build_pack: Any) -> None:
     assert seen_keys(stream) == first
 
 
-def test_an_epoch_that_runs_is_not_changed(build_pack: Any) -> None:
+def test_an_epoch_that_runs_is_not_changed(build_pack: BuildPack) -> None:
     _, stream = stream_of(build_pack, fields=["key"])
     expected = seen_keys(stream)
     stream.set_epoch(0)
@@ -201,7 +208,9 @@ def test_an_epoch_that_runs_is_not_changed(build_pack: Any) -> None:
     assert found == expected
 
 
-def test_the_environment_says_which_rank(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_says_which_rank(
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     built, stream = stream_of(build_pack, 3, shuffle="none", fields=["key"])
@@ -219,12 +228,14 @@ def test_the_environment_says_which_rank(build_pack: Any, monkeypatch: pytest.Mo
         ({"batch_size": 0}, "batch_size 0"),
     ],
 )
-def test_what_cannot_be_is_refused(build_pack: Any, options: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_is_refused(
+    build_pack: BuildPack, options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(UsageError, match=words):
         stream_of(build_pack, **options)
 
 
-def test_damage_is_an_error_that_names_the_sample(build_pack: Any, format_name: str) -> None:
+def test_damage_is_an_error_that_names_the_sample(build_pack: BuildPack, format_name: str) -> None:
     built = build_pack([[4, 4]], format_name, sizes=[(64, 40)])
     dataset = PackedDataset(built.root)
     place = int(dataset.pack.index["image.offset"][3]) + 5000
@@ -246,9 +257,11 @@ def bytes_read() -> int:
 @pytest.mark.skipif(not os.access("/proc/self/io", os.R_OK), reason="needs /proc/self/io")
 @pytest.mark.parametrize("shuffle", ["none", "batch", "window"])
 def test_an_epoch_reads_little_more_than_its_batches(
-    build_pack: Any, format_name: str, shuffle: str
+    build_pack: BuildPack, format_name: str, shuffle: str
 ) -> None:
-    """LM10: mini-batches of 7 over on-disk batches of 16, checks at first reads included."""
+    """Small random reads are slow: mini-batches of 7 over on-disk batches of 16, checks at first
+    reads included.
+    """
     built = build_pack([[16] * 8] * 2, format_name, sizes=[(80, 60)])
     dataset = PackedDataset(built.root)
     spans = int(dataset.pack.index["batch_bytes"].sum())

@@ -6,14 +6,16 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset
 
 from packer.reader import PackedDataset
 from packer.reader.torchclass import seen_by_torch
+from tests.packs import BuildPack
 
 
-def test_is_one_of_torchs_data_sets_and_what_it_is(build_pack: Any) -> None:
+def test_is_one_of_torchs_data_sets_and_what_it_is(build_pack: BuildPack) -> None:
     dataset: Any = PackedDataset(build_pack([[4, 4]]).root, decode="numpy")
     for one in (dataset, dataset[2:], copy.copy(dataset), pickle.loads(pickle.dumps(dataset))):
         assert isinstance(one, Dataset)
@@ -31,7 +33,7 @@ class Own(PackedDataset):
         return self[0]
 
 
-def test_derived_classes_stay(build_pack: Any) -> None:
+def test_derived_classes_stay(build_pack: BuildPack) -> None:
     dataset = Own(build_pack([[4]]).root, decode="numpy")
     again = pickle.loads(pickle.dumps(dataset))
     assert type(again) is type(copy.deepcopy(dataset)) is type(dataset.select(first=2)) is Own
@@ -50,19 +52,19 @@ assert isinstance(dataset, torch.utils.data.Dataset) and isinstance(dataset, Pac
 """
 
 
-def test_torch_may_be_imported_later(build_pack: Any) -> None:
+def test_torch_may_be_imported_later(build_pack: BuildPack) -> None:
     root = str(build_pack([[4]]).root)
     subprocess.run([sys.executable, "-c", LATER, root], check=True, timeout=120)
 
 
-def test_without_torch_it_is_the_class_itself(monkeypatch: Any) -> None:
+def test_without_torch_it_is_the_class_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch.utils.data")
     assert seen_by_torch(Own) is Own
     monkeypatch.setitem(sys.modules, "torch.utils.data", torch.utils.data)
     assert issubclass(seen_by_torch(Own), Own)
 
 
-def test_adds_as_torchs_data_sets_do(build_pack: Any) -> None:
+def test_adds_as_torchs_data_sets_do(build_pack: BuildPack) -> None:
     built = build_pack([[4, 4]])
     dataset: Any = PackedDataset(built.root, decode="numpy")
     both: Any = dataset + dataset[:3]

@@ -174,7 +174,7 @@ def test_alone_they_follow_the_global_generator_of_torch() -> None:
 
 
 def test_ranks_that_are_seeded_alike_draw_differently() -> None:
-    """RD01."""
+    """Ranks with the same seed must not draw the same random numbers."""
     seen = set()
     for rank in range(4):
         torch.manual_seed(5)

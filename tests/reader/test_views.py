@@ -4,7 +4,6 @@ import copy
 import operator
 import pickle
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +12,10 @@ from torch.utils.data import WeightedRandomSampler
 
 from packer.pack.opened import Pack
 from packer.reader.views import Keys, Samples, Targets
+from tests.packs import BuildPack
 
 
-def test_behave_like_lists(build_pack: Any) -> None:
+def test_behave_like_lists(build_pack: BuildPack) -> None:
     built = build_pack([[3], [4]])
     keys = Keys(Pack(built.root))
     assert len(keys) == 7
@@ -34,8 +34,8 @@ def test_behave_like_lists(build_pack: Any) -> None:
     assert repr(keys) == f"['{built.keys[0]}', '{built.keys[1]}', '{built.keys[2]}', …] (7 entries)"
 
 
-def test_samples_pair_path_and_label(build_pack: Any) -> None:
-    """LM09: index, key and label agree, beyond ten of them."""
+def test_samples_pair_path_and_label(build_pack: BuildPack) -> None:
+    """Beyond 10 samples, keys sorted as text would pair other labels."""
     built = build_pack([[6], [7]])
     samples = Samples(Pack(built.root))
     assert samples == list(zip(built.keys, built.labels, strict=True))

@@ -23,8 +23,10 @@ from torch.utils.data import (
 from packer.errors import DamageError
 from packer.pack.shards import ShardFiles
 from packer.reader import BatchStream, PackedDataset, WindowSampler
+from tests.packs import BuildPack, FakePack
 
 pytestmark = [
+    pytest.mark.slow,
     # More workers than cores are slow, and here that is all they are.
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
     # Python 3.12 and later warn of forks where libraries have threads; that they work is the test.
@@ -52,8 +54,12 @@ def stream_of(built: Any, batch_size: int = 4, **options: Any) -> BatchStream:
     return BatchStream(dataset, batch_size, fields=("key", "image", "label"), **options)
 
 
-def test_every_number_of_workers_gives_the_same_bytes(build_pack: Any, format_name: str) -> None:
-    """RD05, H501: forked after the parent has read, three epochs, workers 0, 1, 2, 5."""
+def test_every_number_of_workers_gives_the_same_bytes(
+    build_pack: BuildPack, format_name: str
+) -> None:
+    """Workers that share a handle read wrong data, or each gives every sample: forked after the
+    parent has read, three epochs, workers 0, 1, 2, 5.
+    """
     built = build_pack(SHARDS, format_name)
     stream = stream_of(built, tail="keep", window=2)
     for epoch, workers in ((0, 1), (1, 2), (2, 5)):
@@ -67,8 +73,10 @@ def test_every_number_of_workers_gives_the_same_bytes(build_pack: Any, format_na
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
-def test_set_epoch_reaches_persistent_workers(build_pack: Any, context: str) -> None:
-    """RD03, RD12, LM04: any way of starting them, after the parent has read; order as without."""
+def test_set_epoch_reaches_persistent_workers(build_pack: BuildPack, context: str) -> None:
+    """set_epoch was ignored by persistent workers, and data sets did not pickle: any start method,
+    after the parent has read, must keep the order of no workers.
+    """
     stream = stream_of(build_pack(SHARDS), window=2, seed=4)
     loader = loader_of(stream, 2, context, persistent_workers=True)
     seen = []
@@ -80,7 +88,7 @@ def test_set_epoch_reaches_persistent_workers(build_pack: Any, context: str) -> 
     assert len({str(epoch) for epoch in seen}) == 4
 
 
-def test_the_sampler_gives_the_same_in_a_dataloader(build_pack: Any) -> None:
+def test_the_sampler_gives_the_same_in_a_dataloader(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS)
     dataset = PackedDataset(built.root, decode="numpy")
     sampler = WindowSampler(dataset, 4, window=2)
@@ -99,7 +107,9 @@ def test_the_sampler_gives_the_same_in_a_dataloader(build_pack: Any) -> None:
             assert np.array_equal(images, [built.pixels[sample] for sample in samples])
 
 
-def test_subsets_and_torchs_own_samplers(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subsets_and_torchs_own_samplers(
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever chooses the samples, a mini-batch is read in few reads: one a shard here."""
     built = build_pack(SHARDS)
     dataset: Any = PackedDataset(built.root, decode="numpy")
@@ -136,7 +146,7 @@ def test_subsets_and_torchs_own_samplers(build_pack: Any, monkeypatch: pytest.Mo
     assert len(reads) == 2
 
 
-def test_concatenated_by_torch(build_pack: Any) -> None:
+def test_concatenated_by_torch(build_pack: BuildPack) -> None:
     built = [build_pack(SHARDS, name=name, seed=seed) for name, seed in (("a", 0), ("b", 50))]
     datasets: list[Any] = [PackedDataset(pack.root, decode="numpy") for pack in built]
     both: Any = ConcatDataset(datasets)
@@ -155,7 +165,7 @@ def pad(batch: Any) -> Any:
     return padded, labels
 
 
-def test_a_collate_of_ones_own(build_pack: Any) -> None:
+def test_a_collate_of_ones_own(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS, sizes=[(8, 6), (5, 7)])
     stream = BatchStream(PackedDataset(built.root), 4, shuffle="none")
     loader: Any = DataLoader(stream, batch_size=None, num_workers=2, collate_fn=pad)
@@ -178,7 +188,7 @@ class Noise:
         return torch.tensor(drawn, dtype=torch.float64)
 
 
-def noise_of(build_pack: Any, name: str, **options: Any) -> list[list[float]]:
+def noise_of(build_pack: BuildPack, name: str, **options: Any) -> list[list[float]]:
     built = build_pack([[4, 4]], name=name)
     found = []
     for rank in range(2):
@@ -191,8 +201,8 @@ def noise_of(build_pack: Any, name: str, **options: Any) -> list[list[float]]:
     return found
 
 
-def test_no_two_workers_draw_the_same_numbers(build_pack: Any) -> None:
-    """RD01: 4 workers, 2 ranks; and the same seed gives the same numbers again."""
+def test_no_two_workers_draw_the_same_numbers(build_pack: BuildPack) -> None:
+    """4 workers, 2 ranks draw different numbers; the same seed gives the same numbers again."""
     found = noise_of(build_pack, "first")
     assert len(found) == 8
     for column in zip(*found, strict=True):
@@ -229,9 +239,11 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_neither_hang_nor_multiply_threads(
-    build_pack: Any, tmp_path: Path, context: str
+    build_pack: BuildPack, tmp_path: Path, context: str
 ) -> None:
-    """CL06: OpenCV with threads in the parent before the fork, and loaded first in the worker."""
+    """OpenCV's threads in the parent hung or multiplied in the workers: used before the fork, and
+    first loaded in the worker.
+    """
     built = build_pack([[2, 2]], sizes=[(900, 900)])
     script = tmp_path / "train.py"
     script.write_text(THREADS)
@@ -265,8 +277,10 @@ class Memory:
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs smaps_rollup")
-def test_memory_does_not_grow_with_the_samples(fake_pack: Any) -> None:
-    """CL04: nothing a sample is copied or kept in a worker, whose index pages are shared."""
+def test_memory_does_not_grow_with_the_samples(fake_pack: FakePack) -> None:
+    """Lists copied on reference make memory grow with workers: nothing per sample is copied or
+    kept, index pages are shared.
+    """
     dataset = PackedDataset(fake_pack(200_000, 100), decode="bytes", target_transform=Memory())
     index_bytes = dataset.pack.record.index_bytes
     loader = loader_of(BatchStream(dataset, 1000), 2)
@@ -278,7 +292,7 @@ def test_memory_does_not_grow_with_the_samples(fake_pack: Any) -> None:
         assert (values[-1] - values[0]) * 1024 < 0.1 * index_bytes
 
 
-def test_damage_in_a_worker_reaches_the_training_loop(build_pack: Any) -> None:
+def test_damage_in_a_worker_reaches_the_training_loop(build_pack: BuildPack) -> None:
     built = build_pack([[4, 4]], sizes=[(64, 40)])
     stream = stream_of(built)
     place = int(stream.dataset.pack.index["image.offset"][3]) + 5000

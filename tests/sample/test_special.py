@@ -18,7 +18,7 @@ def stripes() -> Pixels:
 
 
 def test_cmyk_is_inverted_with_adobes_marker() -> None:
-    """CV06: a reader that honours the marker sees white as white."""
+    """A reader that honours the marker must see white as white."""
     data = encode_cmyk(stripes(), 95)
     assert b"\xff\xee\x00\x0eAdobe" in data[:200]
     image = Image.open(io.BytesIO(data))

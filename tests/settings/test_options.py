@@ -210,7 +210,7 @@ OTHER: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("company", "idle"), COMPANY, ids=str)
+@pytest.mark.parametrize(("company", "idle"), COMPANY)
 def test_an_option_without_effect_is_known_and_all_others_have_one(
     company: dict[str, Any], idle: set[str], tmp_path: Path
 ) -> None:

@@ -12,24 +12,24 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.fixtures import Digest, MakeTree
 
 SLURM = Path(__file__).parent.parent.parent / "scripts" / "slurm"
 #: Slow to encode, and small shards: a task can be caught in the middle.
 OPTIONS = ("--resize", "700", "--codec", "webp", "--batch-size", "4", "--shard-size", "600kB")
 
 pytestmark = [
+    pytest.mark.cluster,
     pytest.mark.skipif(shutil.which("sbatch") is None, reason="no SLURM here (sbatch)"),
     pytest.mark.skipif(
         "PACKER_TEST_SLURM" not in os.environ, reason="submits jobs: set PACKER_TEST_SLURM=1"
     ),
 ]
-
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
 
 
 class Jobs:

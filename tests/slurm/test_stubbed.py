@@ -1,4 +1,4 @@
-"""What the scripts ask of SLURM, and what they do with what it gives, without SLURM."""
+"""Calls of SLURM's commands by the scripts, and use of their answers, without SLURM."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
+from tests.fixtures import Digest, MakeTree
+
+pytestmark = pytest.mark.cluster
+
 SLURM = Path(__file__).parent.parent.parent / "scripts" / "slurm"
 NAMES = ["submit", *sorted(path.name for path in SLURM.glob("*.sh"))]
-
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
 
 
 class Cluster(Protocol):

@@ -6,13 +6,12 @@ import os
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-WriteFiles = Callable[[Path, Mapping[bytes, bytes]], Path]
-PackFolder = Callable[[Path, Path], Path]
+from tests.fixtures import PackFolder, WriteFiles
 
 
 @pytest.fixture

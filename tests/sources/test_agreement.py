@@ -15,9 +15,8 @@ from packer import sources
 from packer.errors import SourceError
 from packer.sources import Source, listed
 from packer.types import Listing
+from tests.fixtures import PackFolder, WriteFiles
 
-WriteFiles = Callable[[Path, Mapping[bytes, bytes]], Path]
-PackFolder = Callable[[Path, Path], Path]
 #: Content of a folder → the folder's listing, once all kinds of source agree on it.
 Agreed = Callable[..., Listing]
 MANIFEST = b'{\n "packer": "packer",\n "version": 1,\n "name": "x"\n}\n'

@@ -10,7 +10,7 @@ import sys
 import tarfile
 import threading
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -23,9 +23,7 @@ from packer import sources
 from packer.errors import DamageError, ImageError, SourceError
 from packer.sources import Source, archive
 from packer.types import Listing
-
-WriteFiles = Callable[[Path, Mapping[bytes, bytes]], Path]
-PackFolder = Callable[[Path, Path], Path]
+from tests.fixtures import PackFolder, WriteFiles
 
 #: Names that file systems, tar and zip can hold; bytes that are no UTF-8 are among them.
 NAMES = st.one_of(
@@ -184,7 +182,7 @@ def test_a_changed_archive_is_refused(small: Path) -> None:
 
 
 def test_a_cut_archive_is_damage_not_fewer_samples(small: Path) -> None:
-    """TR07's kind, for sources: tarfile and webdataset read a cut archive as a shorter one."""
+    """tarfile and webdataset read a truncated archive as a shorter one; here it is an error."""
     os.truncate(small, small.stat().st_size // 2 // 512 * 512)
     with pytest.raises(DamageError, match=r"x\.tar: .*cut short"):
         archive.open_source(small).scan()

@@ -12,7 +12,7 @@ from packer.sources._candidates import Candidates, is_hidden
     [b"a/x.jpg", b"a/X.JPG", b"a/x.JPEG", b"a/x.Png", b"a/v1.2.tif", b"a.b/x.webp", b"\xff.gif"],
 )
 def test_images_are_wanted_in_any_case(path: bytes) -> None:
-    """CV19."""
+    """.JPG, .JPEG and .Png were left out without a word; all are candidates."""
     assert Candidates().wants(path)
 
 
@@ -21,7 +21,7 @@ def test_images_are_wanted_in_any_case(path: bytes) -> None:
     [b"a/Thumbs.db", b"a/desktop.ini", b"a/RENAME2", b"v1.jpg/README", b"a/x.jpg ", b"a/xjpg"],
 )
 def test_other_files_are_ignored_and_counted(path: bytes) -> None:
-    """CV14, CV15: files of another extension, or none."""
+    """Files of another extension, or of none, are counted."""
     found = Candidates()
     assert not found.wants(path)
     listing, _ = found.listing()
@@ -30,7 +30,7 @@ def test_other_files_are_ignored_and_counted(path: bytes) -> None:
 
 
 def test_hidden_names() -> None:
-    """CV14."""
+    """AppleDouble files (._x.jpg) and .DS_Store are no pictures."""
     assert is_hidden(b".DS_Store", folder=False)
     assert is_hidden(b"._0001.jpg", folder=False)
     assert is_hidden(b"__MACOSX", folder=True)

@@ -71,7 +71,9 @@ def test_it_has_what_data_sets_have() -> None:
 def test_the_turned_picture_stands_upright_once_it_is_turned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """CV03: with a picture of known corners in place of the drawn one."""
+    """The orientation must be applied: tried with a picture of known corners in place of the drawn
+    one.
+    """
     corners = np.array([[[250, 0, 0], [0, 250, 0]], [[0, 0, 250], [250, 250, 250]]], np.uint8)
     known = corners.repeat(40, axis=0).repeat(60, axis=1)
     monkeypatch.setattr(drawn, "draw", lambda thing, width, height, dice: known)

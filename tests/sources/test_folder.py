@@ -5,7 +5,7 @@ import pickle
 import random
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,8 +14,7 @@ import pytest
 from packer import sources
 from packer.errors import ImageError, ReadError, SourceError
 from packer.sources import folder
-
-WriteFiles = Callable[[Path, Mapping[bytes, bytes]], Path]
+from tests.fixtures import WriteFiles
 
 
 def test_lists_candidates_sorted_with_sizes_and_times(
@@ -59,7 +58,9 @@ def test_folders_of_any_depth_are_one_line_at_most(tmp_path: Path) -> None:
 
 
 def test_what_is_no_candidate_is_counted_by_reason(tmp_path: Path, write_files: WriteFiles) -> None:
-    """CV14, CV15: AppleDouble, .DS_Store, Thumbs.db, RENAME2, empty nested folders."""
+    """AppleDouble, .DS_Store, Thumbs.db, RENAME2 and empty nested folders must not become samples
+    or classes.
+    """
     clutter = [b"056.dog/._1.jpg", b"056.dog/.DS_Store", b".git/config", b"__MACOSX/056.dog/x.jpg"]
     other = [b"056.dog/Thumbs.db", b"056.dog/desktop.ini", b"notes.txt"]
     write_files(tmp_path, dict.fromkeys([*clutter, *other, b"198.spider/RENAME2"], b"x"))
@@ -122,7 +123,7 @@ def test_a_link_to_a_folder_above_ends(tmp_path: Path, write_files: WriteFiles) 
 def test_the_order_of_the_file_system_changes_nothing(
     tmp_path: Path, write_files: WriteFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CV23: scandir in sorted, reversed and random order."""
+    """File systems list folders in any order: scandir in sorted, reversed and random order."""
     files = {
         b"%d/%d/%d.jpg" % (a, b, c): b"x" * c for a in range(3) for b in range(3) for c in range(5)
     }

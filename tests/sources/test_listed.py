@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import random
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +16,7 @@ from packer.errors import PackerError, ReadError, SourceError
 from packer.sources import listed, open_source
 from packer.sources.folder import open_source as open_folder
 from packer.types import Listing
-
-WriteFiles = Callable[[Path, Mapping[bytes, bytes]], Path]
+from tests.fixtures import WriteFiles
 
 #: As data sets are: odd names, litter, hidden and empty folders.
 FILES = {

@@ -1,4 +1,4 @@
-"""What sources find is in test_agreement.py."""
+"""Files of numeric labels beside pictures; test_agreement.py tests which files sources find."""
 
 from __future__ import annotations
 

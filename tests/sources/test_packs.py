@@ -1,16 +1,14 @@
-"""What sources pass over is in test_agreement.py."""
+"""Packs inside of a source; test_agreement.py tests which files are passed over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from packer.convert import convert_dataset
 from packer.sources import _packs
-
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree
 
 
 def test_a_real_pack_is_one(make_tree: MakeTree, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What sources find is in test_agreement.py."""
+"""Files beside pictures; test_agreement.py tests which files are found."""
 
 from __future__ import annotations
 

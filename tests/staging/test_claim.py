@@ -83,7 +83,7 @@ def test_no_folder_no_claim(tmp_path: Path) -> None:
 def test_a_file_system_without_locks_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """H502's kind: ENOLCK of network file systems."""
+    """Network file systems may have no locks (ENOLCK); the error must name the file system."""
 
     def refuse(descriptor: int, how: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))

@@ -87,7 +87,7 @@ def test_several_are_read_at_once(
 def test_damage_is_never_copied(
     folders: tuple[Path, Path, Path], data: bytes | None, message: str
 ) -> None:
-    """TR05, TR07: missing, cut, too long, other content."""
+    """Damage must not spread: shards that are missing, cut, too long, or of other content."""
     copies = copies_of(folders, [500, 2000])
     copies[1].source.unlink()
     if data is not None:

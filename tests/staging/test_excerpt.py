@@ -16,6 +16,7 @@ from packer.pack.manifest import NAME, SplitRecord, read_manifest
 from packer.pack.opened import Pack
 from packer.staging.excerpt import Excerpt, StageOptions, _first_shards, choose
 from packer.staging.making import copy_pack
+from tests.packs import BuildPack
 
 
 def derive(excerpt: Excerpt, target: Path) -> dict[str, bytes]:
@@ -45,7 +46,7 @@ def test_the_first_shards_that_suffice(sizes: list[int], fraction: float) -> Non
         assert fraction < 1 or taken == sizes
 
 
-def test_the_name_tells_content_and_excerpt(build_pack: Any) -> None:
+def test_the_name_tells_content_and_excerpt(build_pack: BuildPack) -> None:
     """Another pack of the same name, the same made anew, and an excerpt: all different."""
     first = build_pack([[4], [4]], name="a/pack").root
     other = build_pack([[4], [4]], name="b/pack", seed=1).root
@@ -70,7 +71,7 @@ def test_the_name_tells_content_and_excerpt(build_pack: Any) -> None:
         (StageOptions(("trian",)), "no split 'trian'.*did you mean 'train'"),
     ],
 )
-def test_what_cannot_be(build_pack: Any, options: StageOptions, message: str) -> None:
+def test_what_cannot_be(build_pack: BuildPack, options: StageOptions, message: str) -> None:
     root = build_pack([[2]]).root
     with pytest.raises(UsageError, match=message):
         choose(root, options)
@@ -81,7 +82,7 @@ def test_no_pack(tmp_path: Path) -> None:
         choose(tmp_path, StageOptions())
 
 
-def test_what_is_copied_and_what_follows(build_pack: Any, tmp_path: Path) -> None:
+def test_what_is_copied_and_what_follows(build_pack: BuildPack, tmp_path: Path) -> None:
     built = build_pack([[4], [4]], "lmdb")
     (built.root / "report.html").write_text("<p>")
     (built.root / "notes of mine.txt").write_text("not the pack's")
@@ -96,8 +97,10 @@ def test_what_is_copied_and_what_follows(build_pack: Any, tmp_path: Path) -> Non
     assert names == {"train-000000.lmdb", "train-000000.index"}
 
 
-def test_an_index_of_a_shard_is_compared_by_its_digest(build_pack: Any, tmp_path: Path) -> None:
-    """TR05."""
+def test_an_index_of_a_shard_is_compared_by_its_digest(
+    build_pack: BuildPack, tmp_path: Path
+) -> None:
+    """An index of another conversion must not be used with a shard."""
     root = build_pack([[4], [4]]).root
     files = {copy.source.name: copy for copy in choose(root, StageOptions()).files(tmp_path)}
     data = (root / "train-000000.index").read_bytes()
@@ -105,7 +108,7 @@ def test_an_index_of_a_shard_is_compared_by_its_digest(build_pack: Any, tmp_path
     assert files["train-000000.index"].sha256 == hashlib.sha256(data).hexdigest()
 
 
-def test_an_excerpt_needs_the_indexes_of_its_shards(build_pack: Any, tmp_path: Path) -> None:
+def test_an_excerpt_needs_the_indexes_of_its_shards(build_pack: BuildPack, tmp_path: Path) -> None:
     root = build_pack([[4], [4]]).root
     (root / "train-000000.index").unlink()
     whole = choose(root, StageOptions()).files(tmp_path)  # a whole split has its own
@@ -114,7 +117,7 @@ def test_an_excerpt_needs_the_indexes_of_its_shards(build_pack: Any, tmp_path: P
         copy_pack(root, tmp_path / "disk", StageOptions(fraction=0.5))
 
 
-def test_counts_of_an_excerpt_add_up(build_pack: Any, tmp_path: Path) -> None:
+def test_counts_of_an_excerpt_add_up(build_pack: BuildPack, tmp_path: Path) -> None:
     built = build_pack([[4, 3], [4]])
     half = choose(built.root, StageOptions(fraction=0.5))
     for copy in half.files(tmp_path):

@@ -4,16 +4,16 @@ import errno
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from packer.pack.manifest import read_manifest
 from packer.staging.copying import FileCopy
 from packer.staging.found import OtherCopies, is_complete, is_free, is_own
+from tests.packs import BuildPack
 
 
-def test_a_copy_is_complete_with_all_of_its_files(build_pack: Any, tmp_path: Path) -> None:
+def test_a_copy_is_complete_with_all_of_its_files(build_pack: BuildPack, tmp_path: Path) -> None:
     root = build_pack([[2], [2]]).root
     assert is_complete(root)
     for name in ("manifest.json", "train.index", "train-000001.tar"):
@@ -45,7 +45,7 @@ def test_only_a_folder_that_nobody_else_can_write_to_is_read(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("planted", ["pipe", "link", "theirs", "open to all"])
 @pytest.mark.parametrize("name", ["manifest.json", "train-000000.tar", "train.index"])
-def test_what_others_planted_is_not_read(build_pack: Any, name: str, planted: str) -> None:
+def test_what_others_planted_is_not_read(build_pack: BuildPack, name: str, planted: str) -> None:
     """A pipe would be waited for, for ever."""
     root = build_pack([[2], [2]]).root
     path = root / name
@@ -68,7 +68,7 @@ def wanted(root: Path, target: Path, number: int) -> FileCopy:
 
 
 def test_shards_of_other_copies_are_linked(
-    build_pack: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the very same: name and content; of a complete copy of this name."""
     disk = tmp_path / "disk"
@@ -98,7 +98,7 @@ def test_shards_of_other_copies_are_linked(
 
 
 def test_a_shard_that_others_can_read_is_not_linked_into_a_private_copy(
-    build_pack: Any, tmp_path: Path
+    build_pack: BuildPack, tmp_path: Path
 ) -> None:
     root = build_pack([[2], [2]], name="source/pack").root
     shutil.copytree(root, tmp_path / "disk" / "pack-111111111111")

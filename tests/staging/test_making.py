@@ -22,10 +22,13 @@ from packer.staging import making
 from packer.staging.excerpt import StageOptions
 from packer.staging.making import copy_pack, find_staged, stage_split
 from packer.verify import VerifyOptions, verify_pack
+from tests.packs import BuildPack, PackOptions
+
+pytestmark = pytest.mark.slow
 
 SEQUENTIAL = VerifyOptions(backend="sequential")
 #: Shards of about 150 KB, one of 80.
-SHARDS = {"shards": [[8, 8], [8, 8], [8]], "sizes": [(64, 40)]}
+SHARDS: PackOptions = {"shards": [[8, 8], [8, 8], [8]], "sizes": [(64, 40)]}
 
 #: Stages argv[1] to argv[2], each read slowed by argv[3] seconds; prints bytes read and the path.
 _SCRIPT = """
@@ -111,7 +114,7 @@ def wait_for(condition: Callable[[], Any]) -> None:
     pytest.fail("did not happen")
 
 
-def test_the_copy_is_the_pack(build_pack: Any, tmp_path: Path, format_name: str) -> None:
+def test_the_copy_is_the_pack(build_pack: BuildPack, tmp_path: Path, format_name: str) -> None:
     built = build_pack(**SHARDS, format_name=format_name)
     copy = copy_pack(built.root, tmp_path / "new" / "disk")
     assert copy.parent == tmp_path / "new" / "disk"
@@ -122,7 +125,7 @@ def test_the_copy_is_the_pack(build_pack: Any, tmp_path: Path, format_name: str)
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_a_state_goes_on_from_a_copy(build_pack: Any, tmp_path: Path) -> None:
+def test_a_state_goes_on_from_a_copy(build_pack: BuildPack, tmp_path: Path) -> None:
     """The split's index is the same file, so it is the same sequence."""
     root = build_pack(**SHARDS).root
     stream = BatchStream(PackedDataset(root, decode="bytes"), 4, fields=("key",))
@@ -137,7 +140,7 @@ def test_a_state_goes_on_from_a_copy(build_pack: Any, tmp_path: Path) -> None:
     assert [list(batch.key) for batch in other] == rest
 
 
-def test_an_excerpt_is_a_pack(build_pack: Any, tmp_path: Path, format_name: str) -> None:
+def test_an_excerpt_is_a_pack(build_pack: BuildPack, tmp_path: Path, format_name: str) -> None:
     built = build_pack(**SHARDS, format_name=format_name, extra=True)
     copy = copy_pack(built.root, tmp_path / "disk", StageOptions(fraction=0.3))
     assert verify_pack(copy, SEQUENTIAL).damage == []
@@ -148,7 +151,7 @@ def test_an_excerpt_is_a_pack(build_pack: Any, tmp_path: Path, format_name: str)
     assert dataset.classes == PackedDataset(built.root).classes
 
 
-def test_excerpts_share_their_shards(build_pack: Any, tmp_path: Path) -> None:
+def test_excerpts_share_their_shards(build_pack: BuildPack, tmp_path: Path) -> None:
     """Nothing lies twice in memory, and each goes by itself."""
     built = build_pack(**SHARDS)
     dest = tmp_path / "disk"
@@ -170,7 +173,7 @@ def test_excerpts_share_their_shards(build_pack: Any, tmp_path: Path) -> None:
     assert verify_pack(whole, SEQUENTIAL).damage == []
 
 
-def test_many_at_once_read_it_once(build_pack: Any, tmp_path: Path, start: Start) -> None:
+def test_many_at_once_read_it_once(build_pack: BuildPack, tmp_path: Path, start: Start) -> None:
     built = build_pack(**SHARDS)
     processes = [start(built.root, tmp_path / "disk", 0.01) for _ in range(4)]
     go(*processes)
@@ -184,8 +187,12 @@ def test_many_at_once_read_it_once(build_pack: Any, tmp_path: Path, start: Start
     assert not (copy / ".staging").exists()
 
 
-def test_a_killed_process_is_taken_over(build_pack: Any, tmp_path: Path, start: Start) -> None:
-    """CL01's kind: what is whole is kept, a half file is not, nobody waits for the dead."""
+def test_a_killed_process_is_taken_over(
+    build_pack: BuildPack, tmp_path: Path, start: Start
+) -> None:
+    """After a kill, whole shards are kept, a half file is not, and no process waits for the dead
+    one.
+    """
     built = build_pack(**SHARDS)
     killed = start(built.root, tmp_path / "disk", 0.1)
     waiting = start(built.root, tmp_path / "disk", 0)
@@ -205,7 +212,7 @@ def test_a_killed_process_is_taken_over(build_pack: Any, tmp_path: Path, start: 
     assert 0 < read <= total - before.st_size
 
 
-def test_what_was_damaged_half_way_is_copied_again(build_pack: Any, tmp_path: Path) -> None:
+def test_what_was_damaged_half_way_is_copied_again(build_pack: BuildPack, tmp_path: Path) -> None:
     """A power cut may leave anything: without a manifest, SHA-256 tells what is whole."""
     built = build_pack(**SHARDS)
     copy = copy_pack(built.root, tmp_path)
@@ -221,7 +228,9 @@ def test_what_was_damaged_half_way_is_copied_again(build_pack: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["train-000001.tar", "train.index", "manifest.json"])
-def test_what_somebody_removed_is_copied_again(build_pack: Any, tmp_path: Path, name: str) -> None:
+def test_what_somebody_removed_is_copied_again(
+    build_pack: BuildPack, tmp_path: Path, name: str
+) -> None:
     built = build_pack(**SHARDS)
     copy = copy_pack(built.root, tmp_path)
     (copy / name).unlink()
@@ -230,8 +239,8 @@ def test_what_somebody_removed_is_copied_again(build_pack: Any, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", ["train-000001.tar", "train-000001.index", "train.index"])
-def test_damage_is_named_and_not_staged(build_pack: Any, tmp_path: Path, name: str) -> None:
-    """TR05: exit 4, with the shard's name; the finished ones stay for the next try."""
+def test_damage_is_named_and_not_staged(build_pack: BuildPack, tmp_path: Path, name: str) -> None:
+    """A damaged shard is exit 4 with its name; the finished shards stay for the next try."""
     built = build_pack(**SHARDS)
     path = built.root / name
     whole = path.read_bytes()
@@ -247,7 +256,7 @@ def test_damage_is_named_and_not_staged(build_pack: Any, tmp_path: Path, name: s
 
 
 def test_too_little_room_is_said_before_anything_is_read(
-    build_pack: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = build_pack(**SHARDS)
     half = copy_pack(built.root, tmp_path / "disk", StageOptions(fraction=0.3))
@@ -269,14 +278,14 @@ def _numbers(message: str) -> tuple[int, int, int, int]:
     return needed, free, there, total
 
 
-def test_a_split_is_found_in_the_whole_pack(build_pack: Any, tmp_path: Path) -> None:
+def test_a_split_is_found_in_the_whole_pack(build_pack: BuildPack, tmp_path: Path) -> None:
     root = build_pack(**SHARDS).root
     assert find_staged(root, tmp_path, "train") is None
     whole = copy_pack(root, tmp_path)
     assert stage_split(root, tmp_path, "train") == whole == find_staged(root, tmp_path, "train")
 
 
-def test_a_pack_made_anew_is_staged_anew(build_pack: Any, tmp_path: Path) -> None:
+def test_a_pack_made_anew_is_staged_anew(build_pack: BuildPack, tmp_path: Path) -> None:
     first = build_pack(**SHARDS, name="a/pack").root
     second = build_pack(**SHARDS, seed=1, name="b/pack").root
     copies = [copy_pack(root, tmp_path / "disk") for root in (first, second)]
@@ -284,7 +293,7 @@ def test_a_pack_made_anew_is_staged_anew(build_pack: Any, tmp_path: Path) -> Non
     assert files(copies[1]) == files(second)
 
 
-def test_a_file_in_the_way(build_pack: Any, tmp_path: Path) -> None:
+def test_a_file_in_the_way(build_pack: BuildPack, tmp_path: Path) -> None:
     (tmp_path / "disk").write_text("")
     with pytest.raises(OutputError, match="a file is in the way"):
         copy_pack(build_pack(**SHARDS).root, tmp_path / "disk")

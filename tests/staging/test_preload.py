@@ -20,6 +20,7 @@ from packer.files.space import Space, in_memory
 from packer.reader import BatchStream, PackedDataset
 from packer.staging import making, preload
 from packer.staging.preload import SharedCopy, open_pack
+from tests.packs import BuildPack, PackOptions
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -27,7 +28,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning"),
 ]
 
-SHARDS = {"shards": [[8, 8], [8]], "sizes": [(64, 40)]}
+SHARDS: PackOptions = {"shards": [[8, 8], [8]], "sizes": [(64, 40)]}
 
 #: Preloads argv[1] with argv[2] for shared memory, says so, and waits for a line.
 _SCRIPT = """
@@ -94,7 +95,7 @@ def end(process: subprocess.Popen[str]) -> None:
     assert process.wait(timeout=30) == 0
 
 
-def test_ram_goes_with_its_user(build_pack: Any, memory: Path) -> None:
+def test_ram_goes_with_its_user(build_pack: BuildPack, memory: Path) -> None:
     built = build_pack(**SHARDS)
     dataset = PackedDataset(built.root, decode="bytes", preload="ram")
     assert copies(memory) == [Path(dataset.root)]
@@ -109,7 +110,7 @@ def test_ram_goes_with_its_user(build_pack: Any, memory: Path) -> None:
     assert copies(memory) == []
 
 
-def test_shm_stays(build_pack: Any, memory: Path) -> None:
+def test_shm_stays(build_pack: BuildPack, memory: Path) -> None:
     """And ram uses what stays, rather than to hold the same twice."""
     root = build_pack(**SHARDS).root
     dataset = PackedDataset(root, preload="shm")
@@ -121,7 +122,7 @@ def test_shm_stays(build_pack: Any, memory: Path) -> None:
     assert copies(memory) == []
 
 
-def test_ranks_share_one_copy(build_pack: Any, memory: Path, start: Start) -> None:
+def test_ranks_share_one_copy(build_pack: BuildPack, memory: Path, start: Start) -> None:
     """Those that leave early do not take it away, the last one does."""
     root = build_pack(**SHARDS).root
     ranks = [start(root) for _ in range(3)]
@@ -135,7 +136,7 @@ def test_ranks_share_one_copy(build_pack: Any, memory: Path, start: Start) -> No
 
 
 def test_a_killed_run_is_taken_over_or_cleaned_up(
-    build_pack: Any, memory: Path, start: Start
+    build_pack: BuildPack, memory: Path, start: Start
 ) -> None:
     built, other = build_pack(**SHARDS), build_pack(**SHARDS, seed=1, name="other")
     killed, neighbour = start(built.root), start(other.root)
@@ -157,8 +158,8 @@ def test_a_killed_run_is_taken_over_or_cleaned_up(
     assert copies(memory) == []
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_workers_share_it(build_pack: Any, memory: Path, context: str) -> None:
+@pytest.mark.parametrize("context", ["fork", "forkserver"])
+def test_workers_share_it(build_pack: BuildPack, memory: Path, context: str) -> None:
     """No bytes are pickled, and a worker that ends takes nothing away."""
     built = build_pack(**SHARDS)
     dataset = PackedDataset(built.root, decode="bytes", preload="ram")
@@ -168,11 +169,11 @@ def test_workers_share_it(build_pack: Any, memory: Path, context: str) -> None:
     loader: Any = DataLoader(
         stream,
         batch_size=None,
-        num_workers=2 if context == "fork" else 1,  # which takes seconds to start
+        num_workers=2,
         multiprocessing_context=context,
     )
     wanted = [sample.payloads["image"] for sample in built.samples]
-    for _ in range(2 if context == "fork" else 1):
+    for _ in range(2):
         assert [image for batch in loader for image in batch.image] == wanted
         assert len(copies(memory)) == 1
     del dataset, stream, loader
@@ -180,7 +181,7 @@ def test_workers_share_it(build_pack: Any, memory: Path, context: str) -> None:
     assert copies(memory) == []
 
 
-def test_a_fork_that_ends_takes_nothing_away(build_pack: Any, memory: Path) -> None:
+def test_a_fork_that_ends_takes_nothing_away(build_pack: BuildPack, memory: Path) -> None:
     dataset = PackedDataset(build_pack(**SHARDS).root, preload="ram")
     child = os.fork()
     if child == 0:
@@ -194,7 +195,7 @@ def test_a_fork_that_ends_takes_nothing_away(build_pack: Any, memory: Path) -> N
     assert copies(memory) == []
 
 
-def test_a_copy_that_has_gone_says_so(build_pack: Any, memory: Path) -> None:
+def test_a_copy_that_has_gone_says_so(build_pack: BuildPack, memory: Path) -> None:
     dataset = PackedDataset(build_pack(**SHARDS).root, preload="ram")
     pickled = pickle.dumps(dataset)
     del dataset
@@ -204,7 +205,7 @@ def test_a_copy_that_has_gone_says_so(build_pack: Any, memory: Path) -> None:
 
 
 def test_what_does_not_fit_is_said_and_leaves_nothing(
-    build_pack: Any, memory: Path, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = build_pack(**SHARDS).root
     monkeypatch.setattr(making, "free_space", lambda folder: Space(1000, "the memory limit"))
@@ -215,7 +216,9 @@ def test_what_does_not_fit_is_said_and_leaves_nothing(
     assert [path for path in memory.rglob("*") if path.name != f"packer-ram-{os.getuid()}"] == []
 
 
-def test_what_cannot_be(build_pack: Any, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be(
+    build_pack: BuildPack, memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = build_pack(**SHARDS).root
     with pytest.raises(UsageError, match=r"unknown preload 'rma'.*did you mean 'ram'"):
         PackedDataset(root, preload="rma")
@@ -228,7 +231,7 @@ def test_what_cannot_be(build_pack: Any, memory: Path, monkeypatch: pytest.Monke
         PackedDataset(root, preload="ram")
 
 
-def test_a_folder_that_others_may_write_to_is_refused(build_pack: Any, memory: Path) -> None:
+def test_a_folder_that_others_may_write_to_is_refused(build_pack: BuildPack, memory: Path) -> None:
     (memory / f"packer-ram-{os.getuid()}").mkdir()
     (memory / f"packer-ram-{os.getuid()}").chmod(0o777)
     with pytest.raises(OutputError, match="is not this user's alone"):
@@ -236,7 +239,7 @@ def test_a_folder_that_others_may_write_to_is_refused(build_pack: Any, memory: P
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs /dev/shm")
-def test_in_real_memory_nothing_is_copied(build_pack: Any, format_name: str) -> None:
+def test_in_real_memory_nothing_is_copied(build_pack: BuildPack, format_name: str) -> None:
     """Payloads are slices of the mapped file, and outlive the data set and the file's name."""
     assert in_memory(preload.SHARED_MEMORY.stat().st_dev)
     built = build_pack(**SHARDS, format_name=format_name)

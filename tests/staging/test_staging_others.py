@@ -1,11 +1,10 @@
-"""Staging where others can read or write: rights of copies, and what others have put there."""
+"""Staging in folders of several users: permissions of copies, and files of other users."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,9 +13,10 @@ from packer.files.fsio import sha256_file
 from packer.reporting import Reporter
 from packer.staging.excerpt import StageOptions
 from packer.staging.making import copy_pack, find_staged
+from tests.packs import BuildPack, PackOptions
 
 #: Shards of about 150 KB, one of 80.
-SHARDS = {"shards": [[8, 8], [8, 8], [8]], "sizes": [(64, 40)]}
+SHARDS: PackOptions = {"shards": [[8, 8], [8, 8], [8]], "sizes": [(64, 40)]}
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -24,7 +24,7 @@ def files(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_strangers_copy_is_refused(build_pack: Any, tmp_path: Path) -> None:
+def test_a_strangers_copy_is_refused(build_pack: BuildPack, tmp_path: Path) -> None:
     root = build_pack(**SHARDS).root
     copy = copy_pack(root, tmp_path / "disk")
     os.chown(copy, 12345, 12345)
@@ -47,7 +47,7 @@ def test_a_strangers_copy_is_refused(build_pack: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("planted", ["pipe", "file", "link", "folder that all may write to"])
 def test_what_has_the_name_of_a_copy_is_not_read(
-    build_pack: Any, tmp_path: Path, planted: str
+    build_pack: BuildPack, tmp_path: Path, planted: str
 ) -> None:
     root = build_pack(**SHARDS).root
     path = copy_pack(root, tmp_path / "disk")
@@ -70,7 +70,7 @@ def test_what_has_the_name_of_a_copy_is_not_read(
 @pytest.mark.parametrize("name", ["manifest.json", "train-000001.tar", "train-000001.index"])
 @pytest.mark.parametrize("planted", ["pipe", "link"])
 def test_what_lies_in_place_of_a_file_is_replaced(
-    build_pack: Any, tmp_path: Path, name: str, planted: str
+    build_pack: BuildPack, tmp_path: Path, name: str, planted: str
 ) -> None:
     root = build_pack(**SHARDS).root
     path = copy_pack(root, tmp_path / "disk")
@@ -87,7 +87,9 @@ def test_what_lies_in_place_of_a_file_is_replaced(
 
 
 @pytest.mark.parametrize("planted", ["pipe", "link"])
-def test_a_lock_that_is_none_is_refused(build_pack: Any, tmp_path: Path, planted: str) -> None:
+def test_a_lock_that_is_none_is_refused(
+    build_pack: BuildPack, tmp_path: Path, planted: str
+) -> None:
     root = build_pack(**SHARDS).root
     path = copy_pack(root, tmp_path / "disk")
     (path / "manifest.json").unlink()
@@ -99,7 +101,7 @@ def test_a_lock_that_is_none_is_refused(build_pack: Any, tmp_path: Path, planted
     assert not (tmp_path / "made").exists()
 
 
-def test_a_pipe_in_a_packs_place_is_damage(build_pack: Any, tmp_path: Path) -> None:
+def test_a_pipe_in_a_packs_place_is_damage(build_pack: BuildPack, tmp_path: Path) -> None:
     root = build_pack(**SHARDS).root
     (root / "train-000001.tar").unlink()
     os.mkfifo(root / "train-000001.tar")
@@ -108,7 +110,7 @@ def test_a_pipe_in_a_packs_place_is_damage(build_pack: Any, tmp_path: Path) -> N
 
 
 def test_a_folder_in_which_all_may_replace_files_is_refused(
-    build_pack: Any, tmp_path: Path
+    build_pack: BuildPack, tmp_path: Path
 ) -> None:
     root = build_pack(**SHARDS).root
     disk = tmp_path / "disk"
@@ -130,7 +132,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.mark.parametrize(("folder", "file"), [(0o700, 0o600), (0o750, 0o640), (0o755, 0o444)])
 def test_a_copy_has_no_more_rights_than_the_pack(
-    build_pack: Any, tmp_path: Path, umask: int, folder: int, file: int
+    build_pack: BuildPack, tmp_path: Path, umask: int, folder: int, file: int
 ) -> None:
     """The whole pack, an excerpt, one that shares shards with another, and one taken up again."""
     root = build_pack(**SHARDS).root
@@ -158,7 +160,9 @@ def test_a_copy_has_no_more_rights_than_the_pack(
     check(path)
 
 
-def test_a_copy_loses_the_rights_that_its_pack_has_lost(build_pack: Any, tmp_path: Path) -> None:
+def test_a_copy_loses_the_rights_that_its_pack_has_lost(
+    build_pack: BuildPack, tmp_path: Path
+) -> None:
     root = build_pack(**SHARDS).root
     root.chmod(0o755)
     path = copy_pack(root, tmp_path / "disk")
@@ -169,7 +173,7 @@ def test_a_copy_loses_the_rights_that_its_pack_has_lost(build_pack: Any, tmp_pat
         assert path.stat().st_mode & 0o777 == 0o700
 
 
-def test_rights_of_folders_above_are_told_of(build_pack: Any, tmp_path: Path) -> None:
+def test_rights_of_folders_above_are_told_of(build_pack: BuildPack, tmp_path: Path) -> None:
     root = build_pack(**SHARDS, name="home/pack").root
     root.chmod(0o755)
     said: list[str] = []

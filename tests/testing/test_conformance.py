@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures import Run
+
 ROOT = Path(__file__).parents[2]
 _FILE = re.compile(r"`([\w./]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TRANSFORM = re.compile(r"```python\n(from packer.reader import.*?)^```$", re.MULTILINE | re.DOTALL)
 #: As for the suites of packer itself: the suite of a plug-in passes without a warning.
 _PYTEST = ("-q", "-W", "error", "-p", "no:cacheprovider")
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def document() -> str:

@@ -1,6 +1,5 @@
 import dataclasses
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from packer.packing.workers.pool import Pool
 from packer.reporting import Reporter
 from packer.verify.against import SourceDifferences, compare_source
 from packer.writer import PackWriter
-
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree
 
 
 class _Ears(Reporter):

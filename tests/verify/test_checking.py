@@ -3,7 +3,7 @@ import dataclasses
 import json
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,8 @@ from packer.reader import PackedDataset
 from packer.reporting import Progress, Reporter
 from packer.verify import VerifyOptions, verify_pack
 from packer.verify.subset import Subset
+from tests.fixtures import MakeTree
 
-MakeTree = Callable[..., Path]
 JOBS = {"jobs": 1}
 
 
@@ -65,7 +65,7 @@ def test_a_flipped_byte_names_shard_and_sample(pack: Path) -> None:
 
 
 def test_missing_cut_and_long_shards_are_all_named(pack: Path) -> None:
-    """TR07."""
+    """A truncated last shard must be found, and so must all others."""
     first, second, third = (_shard(pack, number) for number in range(3))
     first.unlink()
     os.truncate(second, second.stat().st_size - 1024)
@@ -78,7 +78,7 @@ def test_missing_cut_and_long_shards_are_all_named(pack: Path) -> None:
 
 
 def test_swapped_index_is_named(pack: Path, tmp_path: Path) -> None:
-    """TR05."""
+    """An index exchanged for another shard's must be found."""
     index = pack / "train.index"
     data = bytearray(index.read_bytes())
     data[-1] ^= 1

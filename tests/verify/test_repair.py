@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,7 @@ from packer.reporting import Reporter
 from packer.verify import VerifyOptions, VerifyResult, verify_pack
 from packer.verify.subset import Subset
 from packer.writer import PackWriter
-
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
+from tests.fixtures import Digest, MakeTree
 
 
 @pytest.fixture(params=registry.names("formats"))

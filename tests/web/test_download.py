@@ -1,4 +1,4 @@
-"""Against a real server of one thread that misbehaves as it is told."""
+"""Downloads from a real server of one thread, which misbehaves on request."""
 
 from __future__ import annotations
 

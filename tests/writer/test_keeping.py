@@ -1,4 +1,4 @@
-"""What a PackWriter keeps when it is left by an exception, and how it goes on."""
+"""Files that a PackWriter keeps when an exception leaves it, and how it continues."""
 
 import dataclasses
 import io

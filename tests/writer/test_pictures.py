@@ -13,6 +13,7 @@ from PIL import Image, ImageCms
 from packer import registry
 from packer.errors import ImageError
 from packer.settings.options import ImageOptions
+from packer.types import Pixels
 from packer.writer.pictures import encode_picture
 
 OPTIONS = ImageOptions(codec="png")
@@ -24,7 +25,7 @@ def decoded(image: Any) -> Any:
 
 
 @pytest.fixture
-def pixels() -> Any:
+def pixels() -> Pixels:
     return np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
 
 
@@ -45,7 +46,7 @@ def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(tmp_path: Pa
             encode_picture(path, OPTIONS)
 
 
-def test_arrays_and_tensors(pixels: Any) -> None:
+def test_arrays_and_tensors(pixels: Pixels) -> None:
     gray = np.ascontiguousarray(pixels[..., 0])
     three = np.stack([gray] * 3, axis=2)
     cases: list[tuple[Any, Any]] = [
@@ -65,7 +66,7 @@ def test_arrays_and_tensors(pixels: Any) -> None:
         assert np.array_equal(decoded(given), expected), type(given)
 
 
-def test_files_by_bytes_and_by_path(tmp_path: Path, pixels: Any) -> None:
+def test_files_by_bytes_and_by_path(tmp_path: Path, pixels: Pixels) -> None:
     path = tmp_path / "picture.png"
     Image.fromarray(pixels).save(path)
     for given in (path, str(path), path.read_bytes(), memoryview(path.read_bytes())):
@@ -81,7 +82,7 @@ def test_files_by_bytes_and_by_path(tmp_path: Path, pixels: Any) -> None:
 @pytest.mark.parametrize(
     "mode", ["RGB", "L", "RGBA", "LA", "P", "1", "I;16", "CMYK", "YCbCr", "HSV"]
 )
-def test_pillows_pictures_are_as_their_files(tmp_path: Path, pixels: Any, mode: str) -> None:
+def test_pillows_pictures_are_as_their_files(tmp_path: Path, pixels: Pixels, mode: str) -> None:
     """Of any mode, opened or made; a file of it gives the same pixels, where there can be one."""
     if mode == "I;16":
         image = Image.fromarray(pixels[..., 0].astype(np.uint16) * 257)
@@ -98,7 +99,7 @@ def test_pillows_pictures_are_as_their_files(tmp_path: Path, pixels: Any, mode: 
         assert np.array_equal(decoded(opened), expected)
 
 
-def test_an_opened_picture_is_turned_and_a_made_one_stays(tmp_path: Path, pixels: Any) -> None:
+def test_an_opened_picture_is_turned_and_a_made_one_stays(tmp_path: Path, pixels: Pixels) -> None:
     path = tmp_path / "turned.png"
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -109,7 +110,7 @@ def test_an_opened_picture_is_turned_and_a_made_one_stays(tmp_path: Path, pixels
         assert np.array_equal(decoded(made), np.rot90(pixels, -1))
 
 
-def test_an_opened_pictures_profile_counts(tmp_path: Path, pixels: Any) -> None:
+def test_an_opened_pictures_profile_counts(tmp_path: Path, pixels: Pixels) -> None:
     path = tmp_path / "profile.tif"
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     Image.fromarray(pixels).save(path, icc_profile=profile)
@@ -136,7 +137,6 @@ def test_an_opened_pictures_profile_counts(tmp_path: Path, pixels: Any) -> None:
         (Image.new("F", (4, 4)), "mode F"),
         (b"no picture", r"undecodable|unsupported"),
     ],
-    ids=str,
 )
 def test_what_is_no_picture_is_refused(image: Any, words: str) -> None:
     with pytest.raises(ImageError, match=words):

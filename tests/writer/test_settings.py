@@ -10,11 +10,11 @@ import torch
 from packer.convert import ConvertOptions
 from packer.errors import UsageError
 from packer.writer import PackWriter
-from packer.writer.settings import settings_of
+from packer.writer.settings import WriterSettings, settings_of
 
 
 @pytest.fixture
-def settings() -> Any:
+def settings() -> WriterSettings:
     return settings_of(["cat", "dog"], None, {"note": "txt"}, "written", 0)
 
 
@@ -23,7 +23,7 @@ def settings() -> Any:
     [1, "dog", np.int64(1), np.uint8(1), np.str_("dog"), np.array(1), torch.tensor(1)],
     ids=lambda label: type(label).__name__,
 )
-def test_labels_by_name_and_by_any_integer(settings: Any, label: Any) -> None:
+def test_labels_by_name_and_by_any_integer(settings: WriterSettings, label: Any) -> None:
     found = settings.label(label, "key")
     assert (found, type(found)) == (1, int)
     assert settings.label(-1, "key") == -1
@@ -47,7 +47,7 @@ def test_labels_by_name_and_by_any_integer(settings: Any, label: Any) -> None:
     ],
     ids=str,
 )
-def test_labels_that_are_none(settings: Any, label: Any, words: str) -> None:
+def test_labels_that_are_none(settings: WriterSettings, label: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         settings.label(label, "key")
     with pytest.raises(UsageError, match=r"unknown class 'dog'.*PackWriter\(classes=…\)"):
@@ -70,7 +70,7 @@ def test_options_without_effect_are_refused(options: dict[str, Any], words: str)
         settings_of(None, None, None, "written", 3)
 
 
-def test_what_is_compared_is_what_was_given(settings: Any) -> None:
+def test_what_is_compared_is_what_was_given(settings: WriterSettings) -> None:
     value = settings.to_json()
     assert (value["classes"], value["fields"]) == (["cat", "dog"], {"note": "txt"})
     assert (value["options"]["order"], value["options"]["seed"]) == ("written", 0)

@@ -1,1 +1,1 @@
-"""Machines of a dask cluster that make shards."""
+"""Make shards on the machines of a dask cluster."""

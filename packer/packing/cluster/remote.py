@@ -1,8 +1,9 @@
-"""What is done on another machine: one whole shard, written where it is made.
+"""Work on another machine: make one whole shard, and write it there.
 
-A run of many machines has a beacon: a file in OUT/.packer under a name of its own, which the run's
-client removes at its end. Who sees it works on the same folder for a run that goes on; who sees it
-no more stops. An open file name is looked up anew on NFS, unlike a mere look for its existence.
+A run on several machines has a beacon: a file in OUT/.packer with a unique name, which the client
+removes when the run ends. A worker that can open the beacon works in the same folder, for a run
+that goes on; a worker that cannot open it any more stops. Workers open it instead of testing that
+it exists, because NFS looks up the name anew only for an open.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from packer.types import display_path
 
 @dataclass(frozen=True)
 class Terms:
-    """What a machine must agree with the client on.
+    """Conditions under which a machine may work for the client.
 
     Attributes:
-        beacon: The run's beacon.
-        libraries: Versions of packer and of the libraries that decide bytes.
-        source: Where files are read from.
-        path: One of its files.
-        content: What the client read there, see `look`.
+        beacon: Path of the run's beacon.
+        libraries: Versions of packer and of the libraries on which stored bytes depend.
+        source: The source of the files.
+        path: One file of the source.
+        content: Result of `look` at this file on the client.
     """
 
     beacon: Path
@@ -56,9 +57,9 @@ class RemoteTask:
     """One shard to make.
 
     Attributes:
-        terms: Checked anew with each shard, as workers come while a run is on.
-        target: The shard.
-        batches: Its batches, in order.
+        terms: Checked for each shard, because workers may join during a run.
+        target: The shard to make.
+        batches: The shard's batches, in order.
     """
 
     terms: Terms
@@ -68,12 +69,12 @@ class RemoteTask:
 
 @dataclass(frozen=True)
 class RemoteResult:
-    """One shard that is there.
+    """One finished shard.
 
     Attributes:
-        state: As in its state file.
-        read: Bytes of the files read.
-        written: Bytes stored of them.
+        state: The content of the shard's state file.
+        read: Bytes read from source files.
+        written: Bytes of image payloads stored.
     """
 
     state: ShardState
@@ -82,22 +83,22 @@ class RemoteResult:
 
 
 def versions(expected: Mapping[str, str]) -> dict[str, str]:
-    """Versions of packer and of the libraries that decide bytes, in this process.
+    """Versions of packer and of the libraries on which stored bytes depend, in this process.
 
     Args:
-        expected: Those of the client; they name the plug-ins that are used.
+        expected: Versions of the client; they name the plug-ins that are used.
     """
     plugins = registry.provenance_here(expected)
     return {"packer": packer.__version__, **libraries.versions(), **plugins}
 
 
 def packer_version() -> str:
-    """Version of packer alone, here: a scheduler, which handles tasks, needs no other library."""
+    """Version of packer on this machine: a scheduler needs no other library to pass on tasks."""
     return packer.__version__
 
 
 def look(source: Source, path: bytes) -> str:
-    """What reading a file gives: a digest, or why it cannot be read."""
+    """Digest of a file's content, or the error message if it cannot be read."""
     try:
         return hashlib.sha256(source.read(path)).hexdigest()
     except PackerError as error:
@@ -105,9 +106,9 @@ def look(source: Source, path: bytes) -> str:
 
 
 def refusal(terms: Terms) -> PackerError | None:
-    """Why this process cannot work on these terms, with the name of its machine; None if it can.
+    """Error that keeps this process from working on these terms, with its machine's name, or None.
 
-    Returned and not raised, as dask logs what is raised as a failure of its own.
+    Returned, not raised: dask logs raised errors as its own failures.
     """
     worker = f"worker on {socket.gethostname()} (process {os.getpid()})"
     difference = describe_difference(versions(terms.libraries), terms.libraries)
@@ -136,7 +137,8 @@ def make_remote_shard(task: RemoteTask) -> RemoteResult:
     """Make one shard in this thread.
 
     Raises:
-        PackerError: The terms are not met, the run is over, or as `make_batch` and `make_shard`.
+        PackerError: The terms are not met, the run is over, or an error of `make_batch` or
+            `make_shard`.
     """
     refused = refusal(task.terms)
     if refused is not None:
@@ -144,25 +146,27 @@ def make_remote_shard(task: RemoteTask) -> RemoteResult:
     keep_to_one_thread()
     counts: Counter[str] = Counter()
 
-    def heard(result: BatchResult) -> None:
+    def count(result: BatchResult) -> None:
         _require_beacon(task.terms.beacon)
         counts["read"] += result.read
         counts["written"] += sum(len(sample.payloads["image"]) for sample in result.samples)
 
     mark = temp_path(task.target.out / WORK_FOLDER, f"{task.target.plan.stem}.at")
     try:
-        state = make_shard(task.target, _results(task, mark), heard)
+        state = make_shard(task.target, _results(task, mark), count)
     finally:
         remove_if_there(mark)
     return RemoteResult(state, counts["read"], counts["written"])
 
 
 def dead_at(task: RemoteTask) -> str | None:
-    """The files that workers were at when they died over a shard; None if it was not begun."""
+    """Files in work when workers died while making a shard; None if none had begun it."""
     places: Counter[int] = Counter()
     for path in (task.target.out / WORK_FOLDER).glob(f"{task.target.plan.stem}.at.*.tmp"):
-        with contextlib.suppress(FileNotFoundError):  # of one that was cut off, but lives
-            # An empty one was just begun when its worker was killed.
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # its worker lost the scheduler, but lives and removed it
+            # An empty mark: its worker was killed between creating and writing it.
             places[int(path.read_text("ascii") or 0)] += 1
     if not places:
         return None
@@ -171,7 +175,7 @@ def dead_at(task: RemoteTask) -> str | None:
 
 
 def _results(task: RemoteTask, mark: Path) -> Iterator[BatchResult]:
-    """Made one after the other; the mark tells which one a worker died over."""
+    """Make batches one after the other; the mark holds the number of the current one."""
     for number, batch in enumerate(task.batches):
         with output_errors(mark):
             mark.write_text(str(number), "ascii")

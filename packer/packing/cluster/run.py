@@ -1,8 +1,8 @@
-"""Shards made by the machines of a dask cluster.
+"""Make shards on the machines of a dask cluster.
 
-A task is a whole shard, written where it is made (`packer.packing.cluster.remote`); what comes back
-is its state. dask gives the shard of a dead worker to another one. The reasons are in
-docs/decisions/0017-dask.md.
+A task makes and writes a whole shard (`packer.packing.cluster.remote`); its result is the shard's
+state. If a worker dies, dask gives its shard to another worker. docs/decisions/0017-dask.md has
+the reasons.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from packer.packing.planning.plan import ShardPlan
 from packer.packing.shards.shard import WORK_FOLDER
 from packer.settings.options import ConvertOptions
 
-#: Most seconds until a signal or the loss of the scheduler takes effect.
+#: Longest time in seconds until a signal or the loss of the scheduler takes effect.
 _LOOK_SECONDS = 0.1
-#: Seconds between two counts of the cluster's threads.
+#: Seconds between two queries for the number of the cluster's threads.
 _COUNT_SECONDS = 2.0
 
 
@@ -38,10 +38,10 @@ class ClusterOrders:
     """How a run uses a cluster.
 
     Attributes:
-        scheduler: Address of the scheduler, or the file that it wrote.
-        most: Shards that are made at once at most; None = as many as there are threads.
-        watch: Called all the time; ends the run by what it raises.
-        note: Told what the run waits for.
+        scheduler: Address of the scheduler, or path of its scheduler file.
+        most: Largest number of shards in work at once; None = the cluster's number of threads.
+        watch: Called at least every 0.1 s; an error that it raises ends the run.
+        note: Called with a line of text when the run waits for something.
     """
 
     scheduler: str
@@ -51,10 +51,10 @@ class ClusterOrders:
 
 
 def require_cluster(options: ConvertOptions) -> None:
-    """Check what options say of a cluster, before any work.
+    """Check the options for a cluster, before any work.
 
     Raises:
-        ConfigError: Options that do not fit together.
+        ConfigError: Options contradict each other, or the scheduler is missing.
         MissingDependency: dask's `distributed` is not installed.
     """
     if options.backend != "dask":
@@ -83,15 +83,15 @@ def require_cluster(options: ConvertOptions) -> None:
 def make_on_cluster(
     out: Path, job: Job, shards: Sequence[ShardPlan], orders: ClusterOrders
 ) -> Generator[tuple[ShardPlan, RemoteResult], None, None]:
-    """Make shards, in the order in which they get ready. Closing the generator ends the work.
+    """Make shards, and yield each as soon as it is finished. Closing the generator ends the work.
 
-    Signals take effect while a result is waited for, see `packer.deferral`.
+    Signals take effect while the generator waits for a result, see `packer.deferral`.
 
     Raises:
-        UsageError, OutputError: A worker has other libraries, or sees other files.
-        WorkerError: The scheduler cannot be reached or was lost, or workers died over shards;
-            then all others are made first.
-        PackerError: What a worker met, as it is.
+        UsageError, OutputError: A worker has other libraries, or reads other files.
+        WorkerError: The scheduler cannot be reached or was lost. Or workers died while making
+            some shards; all other shards are finished first.
+        PackerError: An error on a worker, unchanged.
     """
     source, slots = job.given.source, next(job.tasks(shards[0])).slots
     path = next((slot.path for slot in slots if not slot.missing), slots[0].path)
@@ -111,11 +111,11 @@ def make_on_cluster(
 
 @dataclass
 class Cluster:
-    """What one run has on its way at the workers of a scheduler.
+    """The tasks of one run that are submitted to a scheduler.
 
     Args:
-        connection: To the scheduler.
-        orders: How to use it.
+        connection: Connection to the scheduler.
+        orders: How the run uses the cluster.
     """
 
     connection: Connection
@@ -129,10 +129,10 @@ class Cluster:
     _counted: float = field(default=0.0, init=False)
 
     def require(self, terms: Terms) -> None:
-        """Wait for a worker; check that all that are there can work on these terms.
+        """Wait for a worker, then check that all workers can work on these terms.
 
         Raises:
-            UsageError, OutputError: One cannot, and why.
+            UsageError, OutputError: A worker cannot; the message names it and the reason.
             WorkerError: The scheduler was lost.
         """
         self._count()
@@ -144,7 +144,7 @@ class Cluster:
             found = self.connection.everywhere(remote.refusal, terms)
         except WorkerError:
             raise
-        except Exception as error:  # what it cannot even load comes back in many shapes
+        except Exception as error:  # an error of unpickling there may have any type
             raise _unable(f"scheduler {self.orders.scheduler}", one_line(error)) from error
         if version != terms.libraries["packer"]:
             ours = terms.libraries["packer"]
@@ -156,12 +156,14 @@ class Cluster:
                 raise _unable(f"worker {address}", one_line(refusal))
 
     def run(self, tasks: Iterator[RemoteTask]) -> Iterator[tuple[RemoteTask, RemoteResult]]:
-        """Results as they come, with no more shards on their way than threads: one that waited at
-        a worker for its turn would be blamed for the death of that worker.
+        """Yield results as they arrive.
+
+        No more shards are submitted than there are threads: dask would count the death of a worker
+        against a shard that only waited there for its turn.
 
         Raises:
-            WorkerError: As `make_on_cluster`.
-            PackerError: What a worker met, as it is.
+            WorkerError: As for `make_on_cluster`.
+            PackerError: An error on a worker, unchanged.
         """
         done = 0
         try:
@@ -182,7 +184,7 @@ class Cluster:
                 done += 1
                 yield task, self.connection.result(future)
         finally:
-            # Workers that are at a shard stop after their batch, as the beacon is gone then.
+            # Workers in the middle of a shard stop after the current batch: the beacon is removed.
             self.connection.cancel([future for _, future in self._flying.values()])
         if self._deadly:
             more = "" if len(self._deadly) == 1 else f" (and {len(self._deadly) - 1} more shards)"
@@ -196,7 +198,7 @@ class Cluster:
         self._flying[future.key] = (task, future)
 
     def _look(self) -> None:
-        """At what can happen at any time."""
+        """Check for signals, errors of `watch`, a lost scheduler, and other numbers of threads."""
         self.signals.check()
         self.orders.watch()
         self.connection.require()
@@ -211,15 +213,15 @@ class Cluster:
         self._counted = time.monotonic()
 
     def _limit(self) -> int:
-        """Most shards on their way. One may wait at the scheduler for the first worker to come."""
+        """Largest number of submitted shards. Without workers, one waits at the scheduler."""
         threads = self._threads or 1
         return threads if self.orders.most is None else min(threads, self.orders.most)
 
     def _take_death(self, task: RemoteTask) -> None:
-        """Of workers, again and again, while a shard was with them."""
+        """Handle a shard on which dask gave up, because worker after worker died with it."""
         files = remote.dead_at(task)
         if files is None and task.target.name not in self._again:
-            # Never begun: what killed them was another shard, which they were at before.
+            # No worker had begun it: another shard, in work before it, killed them.
             self._again.add(task.target.name)
             self._submit(task)
             return

@@ -1,4 +1,4 @@
-"""The connection to a dask scheduler, through dask's own client: nobody else imports dask."""
+"""Connection to a dask scheduler through dask's client; no other module imports dask."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from packer.errors import WorkerError
 
 T = TypeVar("T")
 
-#: Seconds to wait for the scheduler to answer, and for the client to say good-bye.
+#: Seconds to wait for the scheduler's answer, and for the client to close.
 _CONNECT_SECONDS = 10
 _CLOSE_SECONDS = 2
-#: Bytes of a task from which on dask warns of it. A path is all that a task has of a picture, so
-#: only shards of very many very small pictures come near dask's own 10 MB, and rightly so.
+#: Task size above which dask logs a warning. A task holds only a path per picture, so the default
+#: of 10 MB is exceeded only by shards of very many small pictures, and they are legitimate.
 _LARGE_TASK = "1GB"
 
 
 class Connection:
-    """To one scheduler.
+    """Connection to one scheduler.
 
     Args:
-        client: dask's.
-        scheduler: What the user calls the scheduler.
+        client: A client of dask.
+        scheduler: The scheduler's address or file as given by the user, for messages.
     """
 
     def __init__(self, client: Any, scheduler: str) -> None:
@@ -33,46 +33,47 @@ class Connection:
         self._client = client
 
     def threads(self) -> int:
-        """Number of threads that all workers have together; they can come and go.
+        """Total number of threads of all workers; it changes as workers join and leave.
 
         Raises:
-            WorkerError: The scheduler is gone. So do all others here.
+            WorkerError: The connection was lost. All methods but `cancel` raise it.
         """
         counts: dict[str, int] = self._ask(self._client.nthreads)
         return sum(counts.values())
 
     def everywhere(self, function: Callable[..., Any], *arguments: object) -> dict[str, Any]:
-        """What a function returns, or the error that it raises, at each worker, by address."""
+        """Run a function on each worker; results, or errors raised, by the worker's address."""
         found: dict[str, Any] = self._ask(self._client.run, function, *arguments, on_error="return")
         return found
 
     def there(self, function: Callable[[], T]) -> T:
-        """What a function returns, or raises, in the scheduler's own process."""
+        """Run a function in the scheduler's process; return its result or raise its error."""
         found: T = self._ask(self._client.run_on_scheduler, function)
         return found
 
     def submit(
-        self, function: Callable[..., Any], task: object, heard: Callable[[Any], None]
+        self, function: Callable[..., Any], task: object, on_done: Callable[[Any], None]
     ) -> Any:
-        """Hand a task to whoever is free; returns its future. `heard` gets that when it is done,
-        in another thread.
+        """Submit a task and return its future.
+
+        `on_done` is called with the future in another thread, once the task is done.
         """
         future = self._ask(self._client.submit, function, task, pure=False)
-        future.add_done_callback(heard)
+        future.add_done_callback(on_done)
         return future
 
     def died(self, future: Any) -> bool:
-        """Whether dask gave up on a task that is done, as worker after worker died over it."""
+        """Whether dask gave up on a finished task, because worker after worker died with it."""
         from distributed import KilledWorker
 
         return future.status == "error" and isinstance(self._ask(future.exception), KilledWorker)
 
     def result(self, future: Any) -> Any:
-        """What the task that is done returned; raises what it raised."""
+        """Result of a finished task; raises the task's error."""
         if future.status == "error":
             raise self._ask(future.exception)
         if future.status == "cancelled":
-            self.require()  # that is why, mostly
+            self.require()  # most often the reason is a lost scheduler
             raise WorkerError(
                 f"{self.scheduler}: a task was cancelled by somebody else",
                 "run the same command again to go on",
@@ -80,17 +81,17 @@ class Connection:
         return self._ask(future.result)
 
     def cancel(self, futures: Sequence[Any]) -> None:
-        """Take tasks back. Those that a worker is at go on there."""
+        """Cancel tasks. A task that a worker has begun goes on there."""
         if futures and self._client.status == "running":
-            # A scheduler that is gone in this moment has nothing to take back.
+            # If the scheduler ends at this moment, there is nothing left to cancel.
             with contextlib.suppress(Exception):
                 self._client.cancel(futures, force=True)
 
     def require(self) -> None:
-        """Check that the connection is there.
+        """Check that the connection is alive.
 
         Raises:
-            WorkerError: It was lost.
+            WorkerError: The connection was lost.
         """
         if self._client.status != "running":
             raise self._gone()
@@ -100,7 +101,7 @@ class Connection:
         try:
             return call(*arguments, **settings)
         except (Exception, CancelledError) as error:
-            # What the client raises when the scheduler is gone depends on the moment: OSError,
+            # The type of the client's error after a lost connection depends on the moment: OSError,
             # CancelledError, or a plain Exception ("Tried sending message after closing").
             self.require()
             if isinstance(error, (OSError, CancelledError)):
@@ -117,13 +118,13 @@ class Connection:
 
 @contextlib.contextmanager
 def connect(scheduler: str) -> Iterator[Connection]:
-    """Connect for the time of the block.
+    """Connect to a scheduler, for the duration of a `with` block.
 
     Args:
-        scheduler: Its address, like tcp://HOST:8786, or the file that it wrote.
+        scheduler: Address like tcp://HOST:8786, or path of the scheduler file.
 
     Raises:
-        WorkerError: It does not answer.
+        WorkerError: The scheduler does not answer.
     """
     import dask
     from distributed import Client
@@ -143,14 +144,14 @@ def connect(scheduler: str) -> Iterator[Connection]:
         try:
             yield Connection(client, scheduler)
         finally:
-            # One that has lost its scheduler fails at this, in one way or another.
+            # Closing fails, with various errors, if the connection was lost before.
             with contextlib.suppress(Exception):
                 client.close(timeout=_CLOSE_SECONDS)
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without dask's own log lines on stderr: what they tell comes back as errors."""
+    """Silence dask's log lines on stderr: the same failures are raised as errors."""
     import distributed  # noqa: F401 - its import sets the levels of its loggers
 
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
@@ -165,6 +166,6 @@ def _quiet() -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """An error of somebody else's, for a message of ours."""
+    """Text of another library's error in one line, for a message."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

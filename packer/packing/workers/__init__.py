@@ -1,1 +1,1 @@
-"""Processes on this machine that make batches."""
+"""Make batches in several processes or threads of this machine."""

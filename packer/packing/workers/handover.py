@@ -1,11 +1,11 @@
-"""How a worker process hands over a large result: in memory that it shares with its parent.
+"""Pass large results from a worker process to its parent in shared memory.
 
-Through a pipe a payload is copied five times: into the pickle, into the pipe, out of it, into a
-buffer, out of the pickle. Here the worker copies it once, and the parent uses it where it lies;
-only what remains of the result, without the payloads, is pickled (PEP 574).
+Through a pipe a payload is copied five times: into the pickle, into the pipe, out of the pipe,
+into a buffer, out of the pickle. With shared memory the worker copies it once, and the parent uses
+it in place; only the rest of the result, without the payloads, is pickled (PEP 574).
 
-The memory is anonymous and inherited by fork: when the processes are gone it is gone, however they
-ended.
+The memory is anonymous and inherited by fork: the system frees it when the processes have ended,
+whatever ended them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: Bytes of one place: a batch of 128 pictures of 256 KB. What no result uses costs no memory, and
-#: a larger result goes through the pipe.
+#: Bytes of one place: a batch of 128 pictures of 256 KB. Unused pages cost no memory, and a larger
+#: result goes through the pipe.
 PLACE_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
 class Handed:
-    """A result on its way.
+    """A result in transit.
 
     Attributes:
-        pickled: The result, without its payloads if there are `sizes`.
-        place: Number of the place in the shared memory that was kept for it.
-        sizes: Bytes of each payload; they lie there end to end.
+        pickled: The pickled result, without its payloads if `sizes` is not empty.
+        place: Number of the reserved place in shared memory, or None.
+        sizes: Bytes of each payload; the payloads lie end to end in the place.
     """
 
     pickled: bytes
@@ -40,13 +40,13 @@ class Handed:
 
 
 class Places:
-    """The shared memory, as its parent process and its workers have it.
+    """Shared memory, divided into places; used by the parent process and its workers.
 
     Args:
-        count: Most results under way at once.
+        count: Number of places: the largest number of results in transit at once.
 
     Raises:
-        OSError, ValueError: The system has no room for so much address space.
+        OSError, ValueError: The system refuses that much address space.
     """
 
     def __init__(self, count: int) -> None:
@@ -54,16 +54,16 @@ class Places:
         self._free = list(range(count))
 
     def take(self) -> int | None:
-        """A free place for a result to come, in the parent."""
+        """Reserve a place for a future result, in the parent; None if all are in use."""
         return self._free.pop() if self._free else None
 
     def give_back(self, place: int | None) -> None:
-        """Nobody uses what lies there any more, in the parent."""
+        """Free a place whose content is no longer used, in the parent."""
         if place is not None:
             self._free.append(place)
 
     def hand_over(self, result: object, place: int | None) -> Handed:
-        """Put a result there, in a worker."""
+        """Put a result into its place, in a worker."""
         buffers: list[pickle.PickleBuffer] = []
         pickled = pickle.dumps(result, 5, buffer_callback=buffers.append)
         parts = [buffer.raw() for buffer in buffers]
@@ -77,7 +77,7 @@ class Places:
         return Handed(pickled, place, sizes)
 
     def receive(self, handed: Handed) -> Any:
-        """The result, in the parent. Its payloads are read-only views of the memory."""
+        """Rebuild the result, in the parent. Its payloads are read-only views of the place."""
         buffers, at = [], (handed.place or 0) * PLACE_BYTES
         for size in handed.sizes:
             buffers.append(self._memory[at : at + size].toreadonly())
@@ -86,8 +86,9 @@ class Places:
 
 
 def make_places(count: int) -> Places | None:
-    """Shared memory for so many results, or None where the system refuses: `ulimit -v`, or strict
-    accounting of address space.
+    """Make shared memory for `count` results.
+
+    None if the system refuses it: `ulimit -v`, or strict accounting of address space.
     """
     with contextlib.suppress(OSError, ValueError):
         return Places(count)
@@ -95,13 +96,13 @@ def make_places(count: int) -> Places | None:
 
 
 def share(places: Places) -> None:
-    """In a new worker: keep what it inherited."""
+    """Keep the inherited memory, in a new worker."""
     global _places  # noqa: PLW0603 - a task cannot carry it: it would be pickled
     _places = places
 
 
 def call(function: Callable[[T], object], task: T, place: int | None) -> Handed:
-    """In a worker: run a function and hand its result over."""
+    """Run a function and hand over its result, in a worker."""
     return _places.hand_over(function(task), place)
 
 

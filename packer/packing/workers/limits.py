@@ -1,4 +1,4 @@
-"""Why the system refused a process, a thread, a semaphore or memory: the name of the limit."""
+"""Name the limit for which the system refused a process, a thread, a semaphore or memory."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import resource
 from pathlib import Path
 
 _UNLIMITED = resource.RLIM_INFINITY
-#: What Python says where pthread_create failed; it has no type of its own.
+#: Python's message if pthread_create fails; the error has no type of its own.
 _NO_THREAD = "can't start new thread"
-#: What the dynamic linker says where address space for a library is missing.
+#: Message of the dynamic linker if address space for a library is missing.
 _NO_ROOM = "failed to map segment"
 
 
 def is_thread_refusal(error: BaseException) -> bool:
-    """Whether this error says that no thread could be started."""
+    """Whether this error means that no thread could be started."""
     return isinstance(error, RuntimeError) and _NO_THREAD in str(error)
 
 
 def is_memory_refusal(error: BaseException) -> bool:
-    """Whether this error says that memory was missing, be it for loading a library."""
+    """Whether this error means that memory was missing, also for loading a library."""
     return isinstance(error, MemoryError) or (
         isinstance(error, ImportError) and _NO_ROOM in str(error)
     )
 
 
 def why_refused(error: BaseException) -> str:
-    """Which limit was met, for a message.
+    """Name of the limit that was reached, for a message.
 
     Args:
-        error: What starting a process or a thread, or making a semaphore, has raised.
+        error: Error raised when a process or thread was started or a semaphore was made.
     """
     code = error.errno if isinstance(error, OSError) else None
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
@@ -42,7 +42,7 @@ def why_refused(error: BaseException) -> str:
     if code in (errno.EMFILE, errno.ENFILE):
         return f"{reason} (ulimit -n: {resource.getrlimit(resource.RLIMIT_NOFILE)[0]})"
     if isinstance(error, OSError):
-        # What is left are POSIX semaphores, which Linux keeps as files there.
+        # The remaining case: POSIX semaphores, which Linux keeps as files in /dev/shm.
         return f"/dev/shm, where semaphores are made: {reason}; in a container: --shm-size=1g"
     return " ".join(reason.split())
 
@@ -51,7 +51,7 @@ def _process_limits() -> list[str]:
     soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     limits = [] if soft == _UNLIMITED else [f"ulimit -u: {soft}, this user has {_tasks()}"]
     limits += _cgroup_limits()
-    # A thread needs address space for its stack.
+    # Limits of memory count, too: a thread needs address space for its stack.
     return limits + _memory_limits() or ["no limit of this process: ask the administrator"]
 
 
@@ -61,7 +61,7 @@ def _memory_limits() -> list[str]:
 
 
 def _tasks() -> int:
-    """Number of threads that run under this user, which is what RLIMIT_NPROC counts."""
+    """Number of threads of this user's processes: the number that RLIMIT_NPROC limits."""
     count = 0
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
@@ -71,7 +71,7 @@ def _tasks() -> int:
 
 
 def _cgroup_limits() -> list[str]:
-    """The limit of the cgroup, where version 2 tells it."""
+    """Limit of processes of the control group, if version 2 states one."""
     with contextlib.suppress(OSError, ValueError):
         path = Path("/proc/self/cgroup").read_text("ascii").splitlines()[-1].split(":", 2)[2]
         for folder in (Path("/sys/fs/cgroup") / path.strip("/"), Path("/sys/fs/cgroup")):

@@ -1,4 +1,4 @@
-"""Runs a function over many tasks on all cores, results in order, a bounded number in flight."""
+"""Run a function over many tasks on all cores: results in order, few tasks in flight."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from packer.packing.workers.processes import (
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Tasks in flight for each worker: one it works on, one that waits for it, and one whose result
-#: waits for its turn while a slow one is ahead of it.
+#: Tasks in flight for each worker: one in work, one in its queue, and one whose result waits while
+#: the result before it is late.
 _AHEAD = 3
-#: Most seconds until a signal or the death of a worker takes effect while nothing else happens.
+#: Longest time in seconds until a signal or the death of a worker takes effect.
 _LOOK_SECONDS = 0.1
-#: How often in a row a worker may die on the same task before we give up.
+#: Number of workers that may die in a row on the same task before the run gives up.
 _ATTEMPTS = 3
-#: What takes the place of workers that the system refuses, and what we call it.
+#: By backend: the backend that replaces refused workers, and its description for the warning.
 _INSTEAD = {
     "loky": ("threading", "the work is done in threads of this process"),
     "threading": ("sequential", "the work is done by this thread alone"),
@@ -41,7 +41,7 @@ _INSTEAD = {
 
 @dataclass
 class _Handed(Generic[T]):
-    """A task, and the result it will have once it is with a worker."""
+    """A task, and its future once it is submitted."""
 
     task: T
     future: Future[Any] | None = None
@@ -57,9 +57,9 @@ class Pool(Generic[T, R]):
         function: Runs in the workers; a module-level function for processes.
         backend: loky, threading, sequential, or a backend of another distribution.
         jobs: Number of workers; None = the cores this process may use.
-        describe: A few words on a task, for the error that names it.
-        warn: Called with a line if the system refuses workers of this kind; threads take their
-            place then, or this thread alone.
+        describe: Returns a few words that name a task, for an error message.
+        warn: Called with a line of text if the system refuses workers of this kind; threads, or
+            this thread alone, replace them then.
     """
 
     function: Callable[[T], R]
@@ -92,11 +92,13 @@ class Pool(Generic[T, R]):
         return self.jobs or usable_cores()
 
     def run(self, tasks: Iterable[T]) -> Iterator[R]:
-        """Results in the order of the tasks. Buffers in a result are valid until the next one is
-        asked for: they may lie in memory that the workers use again.
+        """Yield results in the order of the tasks.
+
+        Buffers in a result are valid until the next result is requested: they may lie in memory
+        that the workers use again.
 
         Raises:
-            WorkerError: Workers died on the same task again and again.
+            WorkerError: 3 workers in a row died on the same task.
             MissingDependency: Several workers need joblib, which is not installed.
         """
         source = iter(tasks)
@@ -108,7 +110,7 @@ class Pool(Generic[T, R]):
             if not waiting:
                 return
             try:
-                # After a second death one task at a time, so that the deadly one is known.
+                # After a second death submit one task at a time, to know which task kills workers.
                 self._submit(islice(waiting, 1 if deaths > 1 else None), jobs)
                 result = self._result(waiting[0])
             except NoWorkers as refusal:
@@ -130,13 +132,13 @@ class Pool(Generic[T, R]):
             self._signals.check()
 
     def _count(self) -> int:
-        """Number of workers; the cores are counted once."""
+        """Number of workers; cores are counted at the first call."""
         if self.jobs is None and self.backend != "sequential":
             self.jobs = self.size
         return self.size
 
     def _take_back(self, waiting: Iterable[_Handed[T]]) -> None:
-        """End the workers; all tasks are to be handed out again."""
+        """End the workers, and mark all tasks as not submitted."""
         self._stop()
         for handed in waiting:
             handed.future = None

@@ -1,11 +1,11 @@
 """Workers that run a function: joblib's loky processes, or threads.
 
 loky is used through its executor: `Parallel(return_as="generator")` takes the whole input without
-waiting for the consumer, and loses the whole call when a worker is killed. What is added here is
-what happens when workers die: loky's own thread waits for ever for the rest of a result whose
-writer was killed half-way (joblib 1.6), so we look at the processes ourselves. And what happens
-when the system refuses workers: all that loky needs is started at once, in this thread, so that a
-refusal is an error here and not a thread of loky's that is missing.
+waiting for the consumer, and loses the whole call when a worker is killed. This module adds two
+things. Dead workers: loky's own thread waits for ever for the rest of a result whose writer was
+killed half-way (joblib 1.6), so `lost` looks at the processes itself. Refused workers: everything
+that loky needs starts at once, in this thread, so that a refusal is an error here instead of a
+missing thread in loky.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from multiprocessing import resource_tracker
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -34,46 +33,46 @@ from packer.deferral import SIGNALS
 from packer.errors import MissingDependency
 from packer.imaging import memory
 from packer.installing import install_line
-from packer.packing.workers import handover, limits
+from packer.packing.workers import handover, limits, lokyparts
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: What an unprivileged process may give one pipe on Linux (/proc/sys/fs/pipe-max-size).
+#: Largest pipe buffer, in bytes, that Linux grants without privileges (/proc/sys/fs/pipe-max-size).
 _PIPE_BYTES = 1 << 20
-#: Seconds in which loky's thread notices that its processes are dead, unless it waits for more of
-#: a result; it takes milliseconds.
+#: Seconds to wait until loky's thread has noticed that its processes are dead. It takes
+#: milliseconds, unless the thread waits for the rest of a result.
 _HALF_RESULT_SECONDS = 2.0
-#: Seconds between two looks of a worker for its parent.
+#: Seconds between two checks of a worker that its parent is alive.
 _PARENT_SECONDS = 0.5
-#: From <linux/prctl.h>: a signal for this process when the thread that made it ends.
+#: From <linux/prctl.h>: send this process a signal when the thread that created it ends.
 _PR_SET_PDEATHSIG = 1
 
 
 class NoWorkers(Exception):
-    """The system refuses workers of this kind; the text says why, for a message."""
+    """The system refuses workers of this kind; the text is the reason, for a message."""
 
 
 class Workers(Protocol):
     """Some workers."""
 
     def submit(self, function: Callable[[T], R], task: T) -> Future[Any]:
-        """Hand a task to whoever is free. What `result` gave before is over.
+        """Hand a task to a free worker. This ends the validity of the last `result`.
 
         Raises:
-            NoWorkers: A worker that starts only now cannot be had.
+            NoWorkers: The system refuses a worker that would start only now.
         """
 
     def result(self, future: Future[Any]) -> Any:
-        """What the function returned for a task that is done; valid until the next call of
+        """Return value of the function for a finished task; valid until the next call of
         `submit` or `result`.
         """
 
     def lost(self) -> bool:
-        """Whether one of them died, so that results may never come."""
+        """Whether a worker died, so that results may never come."""
 
     def stop(self) -> None:
-        """End them all; what they were at is lost."""
+        """End all workers; unfinished tasks are lost."""
 
 
 class ThreadWorkers:
@@ -85,34 +84,34 @@ class ThreadWorkers:
         self._executor = ThreadPoolExecutor(jobs)
 
     def submit(self, function: Callable[[T], R], task: T) -> Future[R]:
-        """Hand a task to whoever is free, or to a thread that starts now."""
+        """Hand a task to a free thread, or to a thread that starts now."""
         with _refusals():
             return self._executor.submit(function, task)
 
     def result(self, future: Future[R]) -> R:
-        """What the function returned."""
+        """Return value of the function."""
         return future.result()
 
     def lost(self) -> bool:
-        """Never: threads do not die alone."""
+        """Always False: a thread does not die alone."""
         return False
 
     def stop(self) -> None:
-        """Wait for what they are at, and drop what waits."""
+        """Wait for the running tasks, and drop the waiting ones."""
         self._executor.shutdown(wait=True, cancel_futures=True)
         memory.take_turns(None)
 
 
 class ProcessWorkers:
-    """Processes. They never see SIGINT and SIGTERM: Ctrl-C reaches the whole terminal group, and
-    SLURM's SIGTERM the whole job step, but when and how workers stop is their parent's to say.
+    """Processes in which SIGINT and SIGTERM are blocked: Ctrl-C reaches the whole terminal group,
+    and SLURM's SIGTERM the whole job step, but the parent decides when and how workers stop.
 
     Args:
         jobs: Number of processes.
-        tasks: Most tasks that are with them at once.
+        tasks: Largest number of tasks that are submitted at once.
 
     Raises:
-        NoWorkers: They cannot be had here; none is left.
+        NoWorkers: The system refuses the processes; none is left running.
     """
 
     def __init__(self, jobs: int, tasks: int) -> None:
@@ -133,25 +132,16 @@ class ProcessWorkers:
                 initializer=_start_worker,
                 initargs=(os.getpid(), self._places, turns),
             )
-        _widen(self._executor._result_queue._writer.fileno())
+        _widen(lokyparts.result_pipe(self._executor))
         try:
-            with _refusals():
-                self._start()
+            with _refusals(), _blocked_signals():
+                lokyparts.start(self._executor)
         except BaseException:
             self.stop()
             raise
 
-    def _start(self) -> None:
-        """Start the processes and loky's two threads: the processes first, as they may be forks."""
-        calls = self._executor._call_queue
-        with _blocked_signals():
-            self._executor._ensure_executor_running()
-            with calls._notempty:
-                if calls._thread is None:
-                    calls._start_thread()
-
     def submit(self, function: Callable[[T], R], task: T) -> Future[Any]:
-        """Hand a task to whoever is free. What `result` gave before is over."""
+        """Hand a task to a free process. This ends the validity of the last `result`."""
         self._take_back()
         future: Future[Any]
         with _blocked_signals():
@@ -162,7 +152,7 @@ class ProcessWorkers:
         return future
 
     def result(self, future: Future[Any]) -> Any:
-        """What the function returned; valid until the next call of `submit` or `result`."""
+        """Return value of the function; valid until the next call of `submit` or `result`."""
         self._take_back()
         result = future.result()
         if self._places is None:
@@ -176,46 +166,32 @@ class ProcessWorkers:
             self._lent = None
 
     def lost(self) -> bool:
-        """Whether a process has ended, or loky has noticed one already, or its thread has ended."""
-        if self._executor._flags.broken is not None:
-            return True
-        if not self._executor._executor_manager_thread.is_alive():
-            return True
-        processes = list(self._executor._processes.values())
-        return bool(wait([process.sentinel for process in processes], timeout=0))
+        """Whether a process or loky's thread has ended."""
+        return lokyparts.has_lost_process(self._executor)
+
+    def process_ids(self) -> list[int]:
+        """Ids of the processes."""
+        return lokyparts.process_ids(self._executor)
 
     def stop(self) -> None:
-        """Kill them. (loky's own kill_workers=True lets its thread fail with a KeyError.)"""
-        for worker in list(self._executor._processes):
-            with contextlib.suppress(ProcessLookupError):  # it ended by itself
-                os.kill(worker, signal.SIGKILL)
-        thread = self._executor._executor_manager_thread
-        if thread is None or thread.ident is None:  # refused, so nobody else looks after these
-            for process in self._executor._processes.values():
-                process.join()
-            self._executor._executor_manager_thread = None
-        else:
-            thread.join(_HALF_RESULT_SECONDS)
-            if thread.is_alive():
-                # It waits for the rest of half a result. Ours is the last open end of that pipe.
-                self._executor._result_queue._writer.close()
-        self._executor.shutdown(wait=True)
+        """Kill all processes."""
+        lokyparts.kill(self._executor, _HALF_RESULT_SECONDS)
 
 
 def usable_cores() -> int:
-    """Cores that this process may use: affinity and control groups counted."""
+    """Number of cores that this process may use, limited by affinity and control groups."""
     _import_joblib()
-    # joblib's own function says 1 where there are no semaphores.
+    # joblib's own function returns 1 if the system has no semaphores.
     from joblib.externals.loky import cpu_count
 
     return int(cpu_count())
 
 
 def require_joblib() -> None:
-    """Check that joblib is installed, and what it ends processes by: psutil, else pgrep.
+    """Check that joblib is installed, and psutil or pgrep, with which joblib ends processes.
 
     Raises:
-        MissingDependency: One is missing.
+        MissingDependency: joblib is missing, or both of the others.
     """
     missing = [name for name in ("joblib", "psutil") if importlib.util.find_spec(name) is None]
     if missing and not (missing == ["psutil"] and shutil.which("pgrep")):
@@ -226,10 +202,10 @@ def require_joblib() -> None:
 
 
 def _import_joblib() -> None:
-    """Import joblib, without its warning where there are no semaphores.
+    """Import joblib, without its warning on systems that have no semaphores.
 
     Raises:
-        MissingDependency: It is not installed.
+        MissingDependency: joblib is not installed.
     """
     require_joblib()
     with warnings.catch_warnings():
@@ -239,13 +215,13 @@ def _import_joblib() -> None:
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """What the system refuses inside becomes a `NoWorkers`."""
+    """Turn a refusal by the system into `NoWorkers`."""
     from joblib.externals.loky.process_executor import LokyRecursionError
 
     try:
         yield
     except BrokenExecutor:
-        raise  # workers were there, and died
+        raise  # workers started, and died
     except LokyRecursionError as error:
         raise NoWorkers("this is itself a worker process of joblib") from error
     except (OSError, RuntimeError, MemoryError, ImportError) as error:
@@ -253,30 +229,32 @@ def _refusals() -> Iterator[None]:
 
 
 def _widen(pipe: int) -> None:
-    """Give a pipe room for more of a result: fewer switches between who writes and who reads."""
-    if hasattr(fcntl, "F_SETPIPE_SZ"):  # Linux; else it stays as it is
-        with contextlib.suppress(OSError):  # the user's allowance of pipe memory is used up
+    """Enlarge a pipe's buffer: fewer switches between writer and reader for each result."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):  # Linux only; elsewhere the pipe keeps its size
+        with contextlib.suppress(OSError):  # the user's limit of pipe memory is reached
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 def _context() -> tuple[Any, bool]:
-    """How processes start, and whether they inherit memory. A fork takes 10 ms where loky's own
-    start, a new Python with all its imports, takes half a second; it is safe in a process that has
-    no other thread, whose locks the child would inherit for ever.
+    """Choose how processes start: the context, and whether they inherit memory.
+
+    A fork takes 10 ms; loky's own start, a new Python with all its imports, takes 0.5 s. A fork is
+    safe only in a process without other threads: the child would inherit their locks, and nothing
+    would release them.
     """
     from joblib.externals.loky.backend import get_context as loky_context
 
     if sys.platform == "linux" and len(list(Path("/proc/self/task").iterdir())) == 1:
         return multiprocessing.get_context("fork"), True
-    # loky starts it with its first worker, and its start ends by unblocking signals, which would
-    # undo `_blocked_signals`.
+    # Start the resource tracker now: loky would start it with its first worker, and that unblocks
+    # signals, which would undo `_blocked_signals`.
     resource_tracker.ensure_running()
     return loky_context("loky"), False
 
 
 @contextlib.contextmanager
 def _blocked_signals() -> Iterator[None]:
-    """What is started inside inherits that SIGINT and SIGTERM are blocked."""
+    """Block SIGINT and SIGTERM, for processes and threads that start inside to inherit."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
@@ -285,15 +263,15 @@ def _blocked_signals() -> Iterator[None]:
 
 
 def _start_worker(parent: int, places: handover.Places | None, turns: Any) -> None:
-    """In a new worker process."""
+    """Prepare a new worker process, in it."""
     memory.take_turns(turns)
     from packer.imaging.opencv import keep_to_one_thread
 
     keep_to_one_thread()
     if places is not None:
         handover.share(places)
-    # loky collects garbage every second, and a forked worker has its parent's modules to go
-    # through, 20 ms each time; what is there now stays.
+    # loky collects garbage every second. In a forked worker that walks the parent's modules, 20 ms
+    # each time, and they are never garbage.
     gc.freeze()
     try:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -302,8 +280,10 @@ def _start_worker(parent: int, places: handover.Places | None, turns: Any) -> No
 
 
 def _end_with(parent: int) -> None:
-    """End this process once its parent is gone. loky's workers hold each other's pipes open, so
-    after a `kill -9` of their parent they would wait for work for ever.
+    """End this process once its parent has ended.
+
+    loky's workers hold each other's pipes open, so after a `kill -9` of their parent they would
+    wait for work for ever.
     """
     while os.getppid() == parent:
         time.sleep(_PARENT_SECONDS)
@@ -311,6 +291,6 @@ def _end_with(parent: int) -> None:
 
 
 def _end_with_its_maker() -> None:
-    """The same without a thread, where the system can do it: Linux."""
+    """End this process with its parent, without a thread; works on Linux only."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -49,7 +49,7 @@ def test_gif_transparency_and_end_are_told(photo: Pixels, save: Callable[..., by
 
 
 def test_a_gif_frame_beyond_the_screen_widens_it(photo: Pixels, save: Callable[..., bytes]) -> None:
-    """CV21: the frame's size counts, not only the small screen's."""
+    """The frame's size counts against the limit of pixels, not only the smaller screen's."""
     data = bytearray(save(photo, "gif"))
     struct.pack_into("<HH", data, 6, 10, 10)
     head = parse_gif(bytes(data))

@@ -87,7 +87,7 @@ def test_parts_of_a_profile_are_joined_by_their_numbers(
 def test_completeness_is_an_end_marker_behind_the_first_scan(
     photo: Pixels, save: Callable[..., bytes]
 ) -> None:
-    """CV01: one in a thumbnail does not count."""
+    """A truncated picture must be found; the end marker of a thumbnail does not count."""
     data = save(photo, "jpeg", exif=b"Exif\0\0\xff\xd8\xff\xd9")
     assert parse(data).complete
     assert not parse(data[:-2]).complete

@@ -23,7 +23,7 @@ def test_facts_are_read(photo: Pixels, save: Callable[..., bytes]) -> None:
 
 
 def test_profile_that_inflates_without_end_is_cut() -> None:
-    """CV21: a few bytes must not become gigabytes, in metadata either."""
+    """A few bytes must not inflate to gigabytes, in metadata either."""
     bomb = zlib.compress(bytes(100 << 20), 9)
     pieces = [(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)), (b"iCCP", b"x\0\0" + bomb)]
     data = b"\x89PNG\r\n\x1a\n" + b"".join(

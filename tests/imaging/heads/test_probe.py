@@ -19,7 +19,7 @@ _STARTS += [b"II*\x00\x08\x00\x00\x00", b"MM\x00+\x00\x08\x00\x00", b"BM" + b"\x
 
 @pytest.mark.parametrize("kind", sorted(EXTENSIONS))
 def test_size_is_read_from_the_header(kind: str, photo: Pixels, save: Callable[..., bytes]) -> None:
-    """H506: width and height are not swapped."""
+    """Width and height must not be exchanged."""
     head = probe(save(photo, kind))
     assert (head.kind, head.width, head.height) == (kind, 120, 80)
     assert head.upright_size == (120, 80)
@@ -59,7 +59,7 @@ def test_profile_is_found(kind: str, photo: Pixels, save: Callable[..., bytes]) 
 def test_a_picture_of_too_many_pixels_is_refused_from_its_header(
     kind: str, photo: Pixels, save: Callable[..., bytes]
 ) -> None:
-    """CV21: by name and number, before memory is taken."""
+    """A decompression bomb is refused by name and size, before memory is allocated."""
     wide, high = 16_000, 16_000
     data = bytearray(save(photo, kind))
     at = {"jpeg": data.find(b"\xff\xc0") + 5, "png": 16, "bmp": 18, "gif": 6}.get(kind, 0)

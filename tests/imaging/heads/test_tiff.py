@@ -15,7 +15,7 @@ from packer.types import Pixels
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("kind", [3, 4])
 def test_orientation_in_both_byte_orders_and_both_integer_types(order: str, kind: int) -> None:
-    """CV03: some cameras write LONG instead of SHORT."""
+    """The orientation must not be lost; some cameras write it as LONG instead of SHORT."""
     mark = b"II*\0" if order == "<" else b"MM\0*"
     value = struct.pack(order + ("HH" if kind == 3 else "I"), *((6, 0) if kind == 3 else (6,)))
     block = mark + struct.pack(order + "IHHHI", 8, 1, 0x0112, kind, 1) + value + bytes(4)

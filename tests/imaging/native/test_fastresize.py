@@ -67,7 +67,9 @@ def gradient(height: int, width: int) -> Pixels:
 
 @LIBRARIES
 def test_shrinking_is_antialiased(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
-    """RS01: a checkerboard of single pixels becomes grey."""
+    """Without antialiasing a checkerboard of single pixels gives black or white; it must become
+    grey.
+    """
     use(library, monkeypatch)
     board = np.indices((256, 256)).sum(axis=0) % 2 * 255
     pixels = np.repeat(board[:, :, None], 3, axis=2).astype(np.uint8)
@@ -79,7 +81,7 @@ def test_shrinking_is_antialiased(monkeypatch: pytest.MonkeyPatch, library: str)
 
 @pytest.mark.parametrize(("width", "height"), [(30, 20), (200, 160), (30, 160), (200, 20), (1, 1)])
 def test_all_libraries_agree(monkeypatch: pytest.MonkeyPatch, width: int, height: int) -> None:
-    """Shrinking, enlarging, and one side each; height is not mistaken for width (H506)."""
+    """Shrinking, enlarging, and one side each; width and height are not exchanged."""
     pixels = gradient(80, 100)
     ours = resize(pixels, width, height)
     without_extension(monkeypatch)
@@ -223,7 +225,9 @@ def test_without_any_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 def test_a_forked_child_of_a_parent_with_threads_does_not_hang(
     monkeypatch: pytest.MonkeyPatch, used_before: bool
 ) -> None:
-    """CL06: OpenCV's pool is copied by fork as memory without threads."""
+    """A fork copies OpenCV's thread pool as memory without threads; the child must not wait for
+    them.
+    """
     without_extension(monkeypatch)
     cv2 = load_cv2()
     cv2.setNumThreads(4)

@@ -101,7 +101,9 @@ def test_so_is_a_rectangle_of_a_reduced_picture(
 
 @needs_extension
 def test_what_is_not_as_the_index_says_is_refused() -> None:
-    """H506: another size; and what only a decoder of the whole picture may judge."""
+    """Another size than the index gives, and files that only a decoder of the whole picture may
+    judge.
+    """
     payload = encode(picture(40, 60, 0), "420")
     part = Region(8, 8, 16, 16)
     assert decoded(payload, (60, 40), part) is not None

@@ -1,7 +1,7 @@
-"""Conversions by a real dask cluster on this machine: a scheduler and two workers of one thread.
+"""Conversions on a real dask cluster on this machine: a scheduler and two workers of one thread.
 
-Workers load a script that does to them, on demand, what happens to machines: files in a folder tell
-it what. Everything goes through the command line, with warnings as errors.
+Workers load a script that makes them fail as machines fail; files in a folder select the failure.
+All tests use the command line, with warnings as errors.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ import pytest
 
 from packer import registry
 from packer.convert import ConvertOptions, convert_dataset
+from tests.fixtures import Digest, MakeTree
 
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
+pytestmark = pytest.mark.cluster
+
 
 needs_dask = pytest.mark.skipif(
     importlib.util.find_spec("distributed") is None, reason="distributed is not installed"
@@ -221,7 +222,9 @@ def test_a_shard_of_a_killed_worker_is_made_by_another(
 def test_a_deadly_shard_is_named_and_all_others_are_made(
     cluster: Cluster, tree: Path, tmp_path: Path, digest_tree: Digest, expected: dict[str, str]
 ) -> None:
-    """CL08: dask gives up on it after four workers; no hang, and the next run goes on."""
+    """A task that kills its worker hung the run; dask gives up on it after four workers, and the
+    next run goes on.
+    """
     cluster.order("poison", "001_0003.jpg")
     code, said = _end(cluster.start(tree, tmp_path / "pack", "-q"))
     assert code == 1
@@ -247,7 +250,7 @@ def test_a_signal_takes_the_tasks_back(
     assert _end(run)[0] == code
     assert not list((tmp_path / "pack" / ".packer").glob("lock-*"))
     (cluster.orders / "wait").unlink()
-    # Those who were at a shard see that the run is over, and leave nothing of it.
+    # Workers in the middle of a shard notice that the run has ended, and remove their files.
     _wait(lambda: not list((tmp_path / "pack" / ".packer").glob("*.tmp")))
     assert not list((tmp_path / "pack").glob("*.tar"))
 

@@ -1,4 +1,4 @@
-"""What workers on other machines do, in this process; by a real cluster: test_cluster_real.py."""
+"""Functions that run on workers, called in this process; test_real.py has a real cluster."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_what_a_dead_worker_was_at(task: RemoteTask, monkeypatch: pytest.MonkeyP
     seen = []
 
     def fall(batch: BatchTask) -> BatchResult:
-        seen.append(dead_at(task))  # as its mark says while it is at it
+        seen.append(dead_at(task))  # the mark names the current batch
         return BatchResult()
 
     monkeypatch.setattr(remote, "make_batch", fall)

@@ -1,4 +1,4 @@
-"""What a run does with a cluster, by a stand-in; by a real one: test_cluster_real.py."""
+"""How a run uses a cluster, with a stand-in for it; test_real.py has a real cluster."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from packer.packing.cluster.remote import Terms
 from packer.packing.cluster.run import Cluster, ClusterOrders, require_cluster
 from packer.packing.cluster.scheduler import Connection
 from packer.settings.options import ConvertOptions
+
+pytestmark = pytest.mark.cluster
 
 
 class FakeConnection(Connection):
@@ -41,11 +43,11 @@ class FakeConnection(Connection):
         return {"tcp://b:1": None, "tcp://a:1": self.found}
 
     def submit(
-        self, function: Callable[..., Any], task: Any, heard: Callable[[Any], None]
+        self, function: Callable[..., Any], task: Any, on_done: Callable[[Any], None]
     ) -> types.SimpleNamespace:
         self.submitted.append(task.number)
         future = types.SimpleNamespace(key=str(len(self.submitted)), number=task.number)
-        heard(future)
+        on_done(future)
         return future
 
     def died(self, future: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The connection alone, to a stand-in of dask's client; with a real one: test_cluster_real.py."""
+"""The connection alone, to a stand-in for dask's client; test_real.py has a real one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _try_real_scheduler(tmp_path: Path) -> None:
     """Loggers are as they were after it, and a task's own error arrives as itself."""
     from distributed import LocalCluster
 
-    heard: list[Any] = []
+    done: list[Any] = []
     levels = _levels()
     with (
         LocalCluster(
@@ -111,9 +111,9 @@ def _try_real_scheduler(tmp_path: Path) -> None:
         assert connection.threads() == 1
         assert connection.there(_one) == 1
         assert list(connection.everywhere(abs, -3).values()) == [3]
-        futures = [connection.submit(_half, number, heard.append) for number in (6, 7)]
+        futures = [connection.submit(_half, number, done.append) for number in (6, 7)]
         assert connection.result(futures[0]) == 3
-        _settle(lambda: len(heard) == 2)
+        _settle(lambda: len(done) == 2)
         assert not connection.died(futures[1])
         with pytest.raises(ValueError, match="7 is odd"):
             connection.result(futures[1])

@@ -1,5 +1,4 @@
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,7 @@ from packer.input import open_input
 from packer.packing.planning.job import Job, make_job, output_folder
 from packer.reporting import Reporter
 from packer.settings.options import ConvertOptions
-
-MakeTree = Callable[..., Path]
+from tests.fixtures import MakeTree
 
 
 class _Ears(Reporter):

@@ -45,7 +45,9 @@ def test_classes_are_numbered_as_image_folder_does() -> None:
 
 
 def test_split_folders_share_trains_classes() -> None:
-    """CV11: val lacks b, or has it empty; c and d keep their numbers."""
+    """train and val got different class numbers elsewhere: val lacks b, or has it empty; c and d
+    keep their numbers.
+    """
     for folders in ((), ("val/b",)):
         listing = _listing(
             "train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "train/d/1.jpg",
@@ -104,7 +106,7 @@ def test_flat_folder_has_no_labels_and_strays_beside_classes_are_left_out() -> N
 
 
 def test_excluding_the_last_class_moves_no_number() -> None:
-    """CV15: Caltech-256's clutter."""
+    """Caltech-256's last class, 257.clutter, is often left out."""
     listing = _listing("001.a/1.jpg", "002.b/1.jpg", "257.clutter/1.jpg")
     labelling = label_candidates(listing, exclude=["257.clutter"])
     assert labelling.classes == ("001.a", "002.b")

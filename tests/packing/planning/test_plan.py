@@ -102,7 +102,7 @@ def test_sorted_order_is_path_order() -> None:
 
 
 def test_default_order_mixes_classes() -> None:
-    """TR11: batches of a class-sorted source hold many classes."""
+    """Batches of a class-sorted source must hold many classes, as batches are shuffled whole."""
     listing = _listing(7 * 128)
     labels = _plan(listing, ConvertOptions()).label.reshape(-1, 128)
     assert min(len(set(batch.tolist())) for batch in labels) == 7

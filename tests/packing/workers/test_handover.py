@@ -1,7 +1,7 @@
 import pickle
 import subprocess
 import sys
-from typing import Any
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -52,7 +52,7 @@ def test_payloads_arrive_through_the_memory(payloads: list[bytes], place: int) -
 
 
 @pytest.mark.parametrize("place", [None, 0])
-def test_what_does_not_fit_is_pickled(place: int | None, monkeypatch: Any) -> None:
+def test_what_does_not_fit_is_pickled(place: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover, "PLACE_BYTES", 4096)
     places = Places(1)
     for size in (4097, 4096):
@@ -79,7 +79,7 @@ def test_a_result_without_payloads_uses_no_memory() -> None:
     assert places.hand_over([1, 2], 0) == Handed(pickle.dumps([1, 2], 5), 0)
 
 
-def test_forked_workers_hand_over_what_they_made(tmp_path: Any) -> None:
+def test_forked_workers_hand_over_what_they_made(tmp_path: Path) -> None:
     """In order, whatever its size, and also after a worker died."""
     command = [sys.executable, "-c", FORKED, str(tmp_path / "died")]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

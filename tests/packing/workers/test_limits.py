@@ -1,5 +1,6 @@
-"""Conversions where the system refuses processes, threads, semaphores or memory: real limits, real
-processes. All end, and say in one line which limit it was.
+"""Conversions if the system refuses processes, threads, semaphores or memory.
+
+Limits and processes are real. Each run must end, and one line must name the limit.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
@@ -24,13 +25,15 @@ from packer.convert import ConvertOptions, convert_dataset
 from packer.packing.workers.limits import is_memory_refusal, is_thread_refusal, why_refused
 from packer.reporting import Reporter
 from packer.verify import VerifyOptions, verify_pack
+from tests.fixtures import Digest, MakeTree
 
-MakeTree = Callable[..., Path]
-Digest = Callable[[Path], dict[str, str]]
+pytestmark = pytest.mark.slow
+
 
 PACKER = (sys.executable, "-m", "packer")
-#: Of no account on any machine.
-USER = "54321"
+#: A user id without processes on any machine; each of xdist's processes has another, as the limit
+#: counts all processes of a user.
+USER = str(54321 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")))
 
 
 class _Warnings(Reporter):

@@ -65,7 +65,9 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None
 
 
 def test_a_task_that_kills_its_worker_is_named() -> None:
-    """CL08: no hang, and the files in flight are named."""
+    """A worker that dies hung runs and lost the file's name; the error must name the files in
+    flight.
+    """
     results: list[int] = []
     with (
         pytest.raises(WorkerError, match=r"died 3 times .* while at task 4"),

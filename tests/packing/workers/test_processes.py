@@ -70,7 +70,7 @@ def test_workers_end_with_a_parent_that_is_killed() -> None:
         "from packer.packing.workers.processes import ProcessWorkers\n"
         "workers = ProcessWorkers(2, 6)\n"
         "workers.submit(abs, -1).result()\n"
-        "print(*workers._executor._processes, flush=True)\n"
+        "print(*workers.process_ids(), flush=True)\n"
         "time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as run:

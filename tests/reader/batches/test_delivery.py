@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Subset
 
 from packer.errors import OutputError, WorkerError
 from packer.reader import BatchStream, MixedStream, PackedDataset
+from tests.packs import BuildPack
 
 pytestmark = [
     # More workers than cores are slow, and here that is all they are.
@@ -101,7 +102,7 @@ def limit_files(worker: int) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_does_not_fit_is_raised(build_pack: Any, way: str) -> None:
+def test_what_does_not_fit_is_raised(build_pack: BuildPack, way: str) -> None:
     """Where memory for all of it may not be had, whatever the reason: here the workers' limit."""
     root = build_pack([[24, 24]], sizes=SIZES).root
     error = error_of(loops(root, worker_init_fn=limit_files)[way]())
@@ -126,7 +127,8 @@ if __name__ == "__main__":
 """
 
 
-def test_a_small_shared_memory(build_pack: Any, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_small_shared_memory(build_pack: BuildPack, tmp_path: Path) -> None:
     """As docker's, in a mount namespace of its own."""
     root = build_pack([[24, 24]], sizes=SIZES).root
     script = tmp_path / "script.py"
@@ -150,7 +152,7 @@ def not_to_be_pickled(batch: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
-def test_what_does_not_pickle_is_raised(build_pack: Any, kind: Any) -> None:
+def test_what_does_not_pickle_is_raised(build_pack: BuildPack, kind: Any) -> None:
     stream = BatchStream(PackedDataset(build_pack([[4, 4]]).root), 4)
     loader = kind(stream, batch_size=None, num_workers=1, collate_fn=not_to_be_pickled)
     error = error_of(loader)
@@ -162,7 +164,7 @@ def open_few(worker: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 
 
-def test_too_many_open_files(build_pack: Any) -> None:
+def test_too_many_open_files(build_pack: BuildPack) -> None:
     """Each tensor that is handed over is a file."""
     built = build_pack([[64]], sizes=[(8, 6), (7, 6)])
     stream = BatchStream(PackedDataset(built.root), 64, tail="keep")
@@ -172,7 +174,7 @@ def test_too_many_open_files(build_pack: Any) -> None:
     assert re.search(r"too many open files.*ulimit -n", str(error))
 
 
-def test_mini_batches_before_and_after_come(build_pack: Any) -> None:
+def test_mini_batches_before_and_after_come(build_pack: BuildPack) -> None:
     """The error is raised in its place; the same workers go on with what follows."""
     built = build_pack([[4] * 6])
     dataset: Any = PackedDataset(built.root, decode="numpy")
@@ -198,7 +200,7 @@ def test_mini_batches_before_and_after_come(build_pack: Any) -> None:
     assert labels == [[0], [1, 2], [4], [0, 1]]
 
 
-def test_is_copied_to_shared_memory_once(build_pack: Any) -> None:
+def test_is_copied_to_shared_memory_once(build_pack: BuildPack) -> None:
     """As by torch alone: by its queue's thread, so what comes lies in shared memory."""
     stream = BatchStream(PackedDataset(build_pack([[4, 4]]).root, decode="numpy"), 4)
     loader: Any = DataLoader(stream, batch_size=None, num_workers=1)

@@ -16,9 +16,10 @@ from packer.reader.transforms import (
     RandomHorizontalFlip,
     RandomResizedCrop,
 )
+from tests.packs import BuildPack
 
 
-def test_columns_become_a_mini_batch(build_pack: Any) -> None:
+def test_columns_become_a_mini_batch(build_pack: BuildPack) -> None:
     built = build_pack([[4]], extra=True)
     dataset = PackedDataset(built.root, decode="numpy", target_transform=lambda label: 10 * label)
     names = ("key", "note", "image", "label")
@@ -40,7 +41,7 @@ def test_columns_become_a_mini_batch(build_pack: Any) -> None:
     assert np.array_equal(batch.image[0].permute(1, 2, 0), built.pixels[2])
 
 
-def test_a_column_that_is_ready_stays(build_pack: Any) -> None:
+def test_a_column_that_is_ready_stays(build_pack: BuildPack) -> None:
     dataset = PackedDataset(build_pack([[4]]).root)
     fields = Fields(dataset, ["image"], seed=0, as_dict=True)
     ready = torch.zeros(2, 3, 4, 5)
@@ -63,7 +64,7 @@ def test_a_column_that_is_ready_stays(build_pack: Any) -> None:
 )
 @pytest.mark.parametrize("decode", ["numpy", "pil"])
 def test_pictures_in_one_tensor_are_those_that_were_made_one_by_one(
-    build_pack: Any, codec: str, transform: Any, decode: str
+    build_pack: BuildPack, codec: str, transform: Any, decode: str
 ) -> None:
     built = build_pack([[11]], codec=codec, sizes=((80, 60),))
     dataset = PackedDataset(built.root, decode=decode, transform=transform)
@@ -78,7 +79,7 @@ def test_pictures_in_one_tensor_are_those_that_were_made_one_by_one(
 
 
 @pytest.mark.parametrize("codec", ["raw", "jpeg"])
-def test_one_that_is_damaged_is_named(build_pack: Any, codec: str) -> None:
+def test_one_that_is_damaged_is_named(build_pack: BuildPack, codec: str) -> None:
     dataset = PackedDataset(build_pack([[11]], codec=codec, sizes=((80, 60),)).root)
     fields = Fields(dataset, ["image"], seed=0, as_dict=False)
     samples = list(range(10))
@@ -90,7 +91,7 @@ def test_one_that_is_damaged_is_named(build_pack: Any, codec: str) -> None:
         assert caught.value.sample == 9
 
 
-def test_pictures_of_several_sizes_stay_apart(build_pack: Any) -> None:
+def test_pictures_of_several_sizes_stay_apart(build_pack: BuildPack) -> None:
     built = build_pack([[4]], sizes=((8, 6), (5, 7)))
     dataset = PackedDataset(built.root, decode="numpy")
     fields = Fields(dataset, ["image"], seed=0, as_dict=False)
@@ -99,7 +100,7 @@ def test_pictures_of_several_sizes_stay_apart(build_pack: Any) -> None:
     assert [image.shape for image in images] == [pixels.shape for pixels in built.pixels]
 
 
-def test_draws_depend_on_seed_epoch_and_sample(build_pack: Any) -> None:
+def test_draws_depend_on_seed_epoch_and_sample(build_pack: BuildPack) -> None:
     dataset = PackedDataset(build_pack([[4]]).root)
     drawn = {
         Fields(dataset, ["image"], seed, as_dict=False).draws(epoch, sample).bits()
@@ -111,12 +112,12 @@ def test_draws_depend_on_seed_epoch_and_sample(build_pack: Any) -> None:
 
 
 @pytest.mark.parametrize("names", [["imagee"], ["image", "image"], []])
-def test_fields_that_cannot_be(build_pack: Any, names: list[str]) -> None:
+def test_fields_that_cannot_be(build_pack: BuildPack, names: list[str]) -> None:
     with pytest.raises(UsageError, match="field"):
         Fields(PackedDataset(build_pack([[4]]).root), names, seed=0, as_dict=False)
 
 
-def test_what_is_drawn_depends_on_epoch_and_sample(build_pack: Any) -> None:
+def test_what_is_drawn_depends_on_epoch_and_sample(build_pack: BuildPack) -> None:
     root = build_pack([[4]]).root
     behind: list[Any] = [CenterCrop(3), np.array, RandomHorizontalFlip()]
     fields = [

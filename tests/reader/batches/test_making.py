@@ -11,6 +11,8 @@ from packer.reader.batches.making import Maker, Wanted
 from packer.reader.loading.sheets import Layout
 from packer.reader.transforms import CenterCrop, Normalize
 from packer.types import Array
+from tests.materials import MakeMaterial
+from tests.packs import BuildPack
 
 
 def made(maker: Maker, wanted: Wanted, sheet: Array | None) -> dict[str, Any]:
@@ -20,7 +22,7 @@ def made(maker: Maker, wanted: Wanted, sheet: Array | None) -> dict[str, Any]:
     return maker.finished(draft)
 
 
-def test_pictures_go_to_the_sheet(build_pack: Any, make_material: Any) -> None:
+def test_pictures_go_to_the_sheet(build_pack: BuildPack, make_material: MakeMaterial) -> None:
     built = build_pack([[4], [3]])
     maker = Maker(make_material(built, 3))
     sheet = np.zeros((3, 6, 8, 3), np.uint8)
@@ -33,7 +35,9 @@ def test_pictures_go_to_the_sheet(build_pack: Any, make_material: Any) -> None:
     assert made(maker, Wanted(1, 2, 0), sheet)["key"] == built.keys[2:5]
 
 
-def test_pictures_as_planes_and_by_themselves(build_pack: Any, make_material: Any) -> None:
+def test_pictures_as_planes_and_by_themselves(
+    build_pack: BuildPack, make_material: MakeMaterial
+) -> None:
     built = build_pack([[4]])
     sheet = np.zeros((4, 3, 6, 8), np.uint8)
     made(Maker(make_material(built, 4, planes=True)), Wanted(0, 0, 0), sheet)
@@ -58,12 +62,18 @@ def test_pictures_as_planes_and_by_themselves(build_pack: Any, make_material: An
     ],
 )
 def test_where_pictures_can_go_straight_into_a_mini_batch(
-    build_pack: Any, make_material: Any, options: Any, sizes: Any, expected: Layout | None
+    build_pack: BuildPack,
+    make_material: MakeMaterial,
+    options: Any,
+    sizes: Any,
+    expected: Layout | None,
 ) -> None:
     assert make_material(build_pack([[4]], sizes=sizes), 4, **options).layout() == expected
 
 
-def test_a_damaged_one_is_replaced_or_an_error(build_pack: Any, make_material: Any) -> None:
+def test_a_damaged_one_is_replaced_or_an_error(
+    build_pack: BuildPack, make_material: MakeMaterial
+) -> None:
     built = build_pack([[4]])
     sheet = np.zeros((4, 6, 8, 3), np.uint8)
     for on_error in ("skip", "raise"):
@@ -82,7 +92,7 @@ def test_a_damaged_one_is_replaced_or_an_error(build_pack: Any, make_material: A
         assert np.array_equal(sheet, [built.pixels[sample] for sample in (0, 2, 2, 3)])
 
 
-def test_a_run_of_pictures_in_one_go(build_pack: Any, make_material: Any) -> None:
+def test_a_run_of_pictures_in_one_go(build_pack: BuildPack, make_material: MakeMaterial) -> None:
     built = build_pack([[6]])
     if not cutting.NATIVE.is_built:
         pytest.skip("built without a compiler")
@@ -100,7 +110,9 @@ def test_a_run_of_pictures_in_one_go(build_pack: Any, make_material: Any) -> Non
     assert caught.value.sample == 3
 
 
-def test_runs_that_go_picture_by_picture(build_pack: Any, make_material: Any) -> None:
+def test_runs_that_go_picture_by_picture(
+    build_pack: BuildPack, make_material: MakeMaterial
+) -> None:
     built = build_pack([[6]])
     planes = np.zeros((6, 3, 6, 8), np.uint8)
     for material, sheet in (

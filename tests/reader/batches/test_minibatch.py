@@ -34,7 +34,7 @@ def test_pickles_and_copies() -> None:
 
 
 def test_torch_keeps_the_type() -> None:
-    """RD11: torch rebuilds named tuples as such, plain ones as lists, when it pins or converts."""
+    """Pinning turned batch classes into dicts or lists; torch rebuilds named tuples as such."""
     batch = make_mini_batch(("image", "key"), (torch.zeros(2), ["a", "b"]))
     converted: Any = default_convert(batch)  # type: ignore[no-untyped-call]
     assert type(converted) is type(batch)

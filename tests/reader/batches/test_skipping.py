@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from packer.errors import DamagedSample, DamageError, UsageError
 from packer.reader import BatchStream, PackedDataset, WindowSampler
 from packer.reader.batches.skipping import SkippedSample, Skips
+from tests.packs import BuildPack
 
 pytestmark = [
     # More workers than cores are slow, and here that is all they are.
@@ -46,7 +47,7 @@ def keys_of(batches: Any) -> list[list[str]]:
 
 @pytest.mark.parametrize("shuffle", ["none", "batch", "window", "full"])
 def test_another_of_its_batch_takes_a_damaged_ones_place(
-    build_pack: Any, format_name: str, shuffle: str
+    build_pack: BuildPack, format_name: str, shuffle: str
 ) -> None:
     built = build_pack(SHARDS, format_name, sizes=SIZES)
     damage(built, 1, 2, 7)
@@ -76,8 +77,9 @@ def test_another_of_its_batch_takes_a_damaged_ones_place(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default:.*skipped, as on_error")  # forked workers inherit "error"
-def test_workers_and_ranks_agree_and_report(build_pack: Any) -> None:
+def test_workers_and_ranks_agree_and_report(build_pack: BuildPack) -> None:
     """The same mini-batches for any number of workers, the same number on every rank, and the
     list in the training process.
     """
@@ -90,7 +92,7 @@ def test_workers_and_ranks_agree_and_report(build_pack: Any) -> None:
 
     with pytest.warns(UserWarning, match="skipped"):
         expected = keys_of(stream_of())
-    for context in ("fork", "spawn"):
+    for context in ("fork", "forkserver"):
         stream = stream_of()
         loader: Any = DataLoader(
             stream, batch_size=None, num_workers=2, multiprocessing_context=context
@@ -103,7 +105,7 @@ def test_workers_and_ranks_agree_and_report(build_pack: Any) -> None:
         assert [len(list(stream)) for stream in ranks] == [2, 2, 2]
 
 
-def test_by_index_too(build_pack: Any) -> None:
+def test_by_index_too(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS, "tar", "jpeg", sizes=[(64, 64)])
     damage(built, 5)
     dataset = PackedDataset(built.root, decode="numpy", on_error="skip")
@@ -116,7 +118,7 @@ def test_by_index_too(build_pack: Any) -> None:
     assert len(list(DataLoader(dataset, batch_sampler=sampler))) == 3  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_decoded_is_skipped(build_pack: Any) -> None:
+def test_what_cannot_be_decoded_is_skipped(build_pack: BuildPack) -> None:
     """Its bytes are as they were written: the checksum agrees."""
     from packer.reader.images.decoding import Decoder
 
@@ -134,7 +136,7 @@ def test_what_cannot_be_decoded_is_skipped(build_pack: Any) -> None:
         assert dataset[3][1] == built.labels[0]
 
 
-def test_nothing_whole_in_a_batch_is_an_error(build_pack: Any) -> None:
+def test_nothing_whole_in_a_batch_is_an_error(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS, sizes=SIZES)
     damage(built, 8, 9, 10, 11)
     dataset = PackedDataset(built.root, decode="numpy", on_error="skip")
@@ -148,7 +150,7 @@ def test_nothing_whole_in_a_batch_is_an_error(build_pack: Any) -> None:
         dataset[9]
 
 
-def test_by_default_damage_is_an_error_that_says_which(build_pack: Any) -> None:
+def test_by_default_damage_is_an_error_that_says_which(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS, sizes=SIZES)
     damage(built, 5)
     stream = BatchStream(PackedDataset(built.root), 4)
@@ -163,7 +165,7 @@ def test_by_default_damage_is_an_error_that_says_which(build_pack: Any) -> None:
 
 
 @pytest.mark.parametrize("verify", ["first", "always"])
-def test_damage_that_comes_while_training_runs(build_pack: Any, verify: str) -> None:
+def test_damage_that_comes_while_training_runs(build_pack: BuildPack, verify: str) -> None:
     """A shard that was written to is compared anew, once or always."""
     built = build_pack(SHARDS, sizes=SIZES)
     dataset = PackedDataset(built.root, decode="numpy", verify=verify)
@@ -175,7 +177,7 @@ def test_damage_that_comes_while_training_runs(build_pack: Any, verify: str) -> 
         list(BatchStream(dataset, 4))
 
 
-def test_pickles_with_what_it_knows(build_pack: Any) -> None:
+def test_pickles_with_what_it_knows(build_pack: BuildPack) -> None:
     built = build_pack(SHARDS, sizes=SIZES)
     damage(built, 1)
     dataset = PackedDataset(built.root, decode="numpy", on_error="skip")
@@ -186,7 +188,7 @@ def test_pickles_with_what_it_knows(build_pack: Any) -> None:
     assert copy[1][1] == built.labels[2]
 
 
-def test_another_word_is_refused(build_pack: Any) -> None:
+def test_another_word_is_refused(build_pack: BuildPack) -> None:
     dataset = PackedDataset(build_pack(SHARDS).root)
     with pytest.raises(UsageError, match=r"unknown on_error 'skp'.*did you mean 'skip'"):
         Skips(dataset.pack, "skp")

@@ -10,6 +10,7 @@ from packer.pack.payloads import Payloads, Span
 from packer.reader.batches.windows import WindowBuffer, _spread
 from packer.reader.order.epoch import OrderOptions, Schedule
 from packer.types import Array
+from tests.packs import BuildPack
 
 BATCHES = [4] * 6
 
@@ -60,7 +61,7 @@ def walk(built: Any, options: OrderOptions, start: int = 0, workers: int = 1) ->
 @pytest.mark.parametrize("shuffle", ["none", "batch", "window"])
 @pytest.mark.parametrize("size", [1, 5, 24, 48])
 def test_each_batch_is_announced_then_read_once(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch, shuffle: str, size: int
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch, shuffle: str, size: int
 ) -> None:
     built = build_pack([BATCHES, BATCHES])
     log = Log(monkeypatch)
@@ -71,7 +72,9 @@ def test_each_batch_is_announced_then_read_once(
     assert len(buffer._spans) == 0
 
 
-def test_full_reads_sample_by_sample(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_reads_sample_by_sample(
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = Log(monkeypatch)
     walk(build_pack([BATCHES, BATCHES]), OrderOptions(5, "full", tail="keep"))
     assert log.spans == log.announced == []
@@ -80,7 +83,7 @@ def test_full_reads_sample_by_sample(build_pack: Any, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("shuffle", ["none", "batch"])
 def test_ranks_read_stretches_of_batches_in_packed_order(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch, shuffle: str
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch, shuffle: str
 ) -> None:
     """Mini-batches of 3 over on-disk batches of 4: no rank reads what is another's."""
     built = build_pack([BATCHES, BATCHES])
@@ -93,7 +96,7 @@ def test_ranks_read_stretches_of_batches_in_packed_order(
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_ranks_have_batches_of_their_own(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch, world: int
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch, world: int
 ) -> None:
     built = build_pack([[4] * 8, [4] * 8])
     log = Log(monkeypatch)
@@ -104,7 +107,7 @@ def test_ranks_have_batches_of_their_own(
 
 
 def test_what_lies_before_the_start_is_not_read(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gone on with in mid-epoch: batches that are through are neither announced nor read."""
     built = build_pack([[4] * 8, [4] * 8])
@@ -115,7 +118,7 @@ def test_what_lies_before_the_start_is_not_read(
 
 @pytest.mark.parametrize("shuffle", ["none", "batch", "window"])
 def test_one_of_several_workers_reads_its_own_and_announces_batches(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch, shuffle: str
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch, shuffle: str
 ) -> None:
     """The storage sees whole batches; the worker copies, and holds, no more than it uses."""
     built = build_pack([[4] * 8, [4] * 8])
@@ -128,7 +131,7 @@ def test_one_of_several_workers_reads_its_own_and_announces_batches(
     assert len(buffer._spans) == 0
 
 
-def test_a_field_that_some_lack(build_pack: Any) -> None:
+def test_a_field_that_some_lack(build_pack: BuildPack) -> None:
     built = build_pack([[4, 4]], extra=True)
     pack = Pack(built.root)
     plan = Schedule(pack.index["batch_count"], pack.index["batch_bytes"], OrderOptions(8))

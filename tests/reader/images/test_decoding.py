@@ -30,9 +30,12 @@ from packer.reader.transforms import (
     draw_steps,
 )
 from packer.types import Array
+from tests.packs import BuildPack
 
 
-def decoder_of(build_pack: Any, decode: str, transform: Any = None, codec: str = "raw") -> Any:
+def decoder_of(
+    build_pack: BuildPack, decode: str, transform: Any = None, codec: str = "raw"
+) -> Any:
     built = build_pack([[4]], codec=codec)
     return built, Decoder(Pack(built.root), decode, transform)
 
@@ -42,7 +45,7 @@ def payload_of(built: Any, sample: int) -> memoryview:
 
 
 @pytest.mark.parametrize(("codec", "tolerance"), [("raw", 0), ("png", 0), ("jpeg", 12)])
-def test_decodes_what_was_encoded(build_pack: Any, codec: str, tolerance: int) -> None:
+def test_decodes_what_was_encoded(build_pack: BuildPack, codec: str, tolerance: int) -> None:
     built, decoder = decoder_of(build_pack, "numpy", codec=codec)
     image = decoder.image(payload_of(built, 2), 2, Draws(0))
     assert (image.shape, image.dtype) == ((6, 8, 3), np.uint8)
@@ -50,7 +53,7 @@ def test_decodes_what_was_encoded(build_pack: Any, codec: str, tolerance: int) -
     assert abs(image.astype(int) - built.pixels[2]).max() <= tolerance
 
 
-def test_decode_says_what_the_caller_and_transforms_get(build_pack: Any) -> None:
+def test_decode_says_what_the_caller_and_transforms_get(build_pack: BuildPack) -> None:
     seen: list[Any] = []
 
     def note(image: Any) -> Any:
@@ -68,7 +71,7 @@ def test_decode_says_what_the_caller_and_transforms_get(build_pack: Any) -> None
     assert seen[2] == built.samples[1].payloads["image"]
 
 
-def test_built_in_transforms_work_on_pixels_first(build_pack: Any) -> None:
+def test_built_in_transforms_work_on_pixels_first(build_pack: BuildPack) -> None:
     def grey(image: Image.Image) -> Image.Image:
         assert image.size == (4, 2)
         return image.convert("L")
@@ -78,14 +81,14 @@ def test_built_in_transforms_work_on_pixels_first(build_pack: Any) -> None:
     assert len(decoder.built_in) == len(decoder.others) == 1
 
 
-def test_floats_stay_arrays(build_pack: Any) -> None:
+def test_floats_stay_arrays(build_pack: BuildPack) -> None:
     built, decoder = decoder_of(build_pack, "pil", [Normalize((0, 0, 0), (1, 1, 1))])
     image = decoder.image(payload_of(built, 0), 0, Draws(0))
     assert image.dtype == np.float32
     assert np.allclose(image * 255, built.pixels[0], atol=1e-3)
 
 
-def test_a_built_in_behind_others_works_on_what_they_return(build_pack: Any) -> None:
+def test_a_built_in_behind_others_works_on_what_they_return(build_pack: BuildPack) -> None:
     def flip(pixels: Array) -> Array:
         return pixels[::-1]
 
@@ -100,7 +103,7 @@ def test_a_built_in_behind_others_works_on_what_they_return(build_pack: Any) -> 
 
 
 @pytest.mark.parametrize("codec", ["raw", "jpeg", "png"])
-def test_a_payload_that_cannot_be_decoded_is_named(build_pack: Any, codec: str) -> None:
+def test_a_payload_that_cannot_be_decoded_is_named(build_pack: BuildPack, codec: str) -> None:
     built, decoder = decoder_of(build_pack, "numpy", codec=codec)
     broken = payload_of(built, 2)[:-40]
     with pytest.raises(DamageError, match=r"batch 0, offset \d+, image of 'class2/2\.v1\.jpg'"):
@@ -109,7 +112,7 @@ def test_a_payload_that_cannot_be_decoded_is_named(build_pack: Any, codec: str) 
         decoder.image(None, 2, Draws(0))
 
 
-def test_what_cannot_be_is_refused(build_pack: Any) -> None:
+def test_what_cannot_be_is_refused(build_pack: BuildPack) -> None:
     built = build_pack([[1]])
     pack = Pack(built.root)
     refused: list[tuple[str, Any, str]] = [
@@ -143,7 +146,7 @@ NORMAL = Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.4))
 @pytest.mark.parametrize(
     "transform", [None, [RandomResizedCrop(5), RandomHorizontalFlip()], [CenterCrop(4), NORMAL]]
 )
-def test_writing_gives_the_pixels(build_pack: Any, codec: str, transform: Any) -> None:
+def test_writing_gives_the_pixels(build_pack: BuildPack, codec: str, transform: Any) -> None:
     built, decoder = decoder_of(build_pack, "numpy", transform, codec)
     for sample in range(4):
         payload = payload_of(built, sample)
@@ -158,7 +161,7 @@ def test_writing_gives_the_pixels(build_pack: Any, codec: str, transform: Any) -
             decoder.write(None, sample, Draws(sample), out)
 
 
-def test_the_size_of_all_pictures_comes_from_transforms_or_the_index(build_pack: Any) -> None:
+def test_the_size_of_all_pictures_comes_from_transforms_or_the_index(build_pack: BuildPack) -> None:
     for number, (sizes, transform, expected) in enumerate(
         [
             (((8, 6),), None, (6, 8)),
@@ -186,7 +189,11 @@ CHAINS: list[Any] = [
 @pytest.mark.parametrize("extension", [True, False])
 @pytest.mark.parametrize("transform", CHAINS)
 def test_exact_is_decoding_everything_and_then_transforming(
-    monkeypatch: pytest.MonkeyPatch, build_pack: Any, codec: str, extension: bool, transform: Any
+    monkeypatch: pytest.MonkeyPatch,
+    build_pack: BuildPack,
+    codec: str,
+    extension: bool,
+    transform: Any,
 ) -> None:
     """Bit for bit, for `pixels`, `write` and `image`."""
     if not extension:
@@ -207,7 +214,7 @@ def test_exact_is_decoding_everything_and_then_transforming(
             assert np.array_equal(out, expected)
 
 
-def test_fast_deviates_a_little(build_pack: Any) -> None:
+def test_fast_deviates_a_little(build_pack: BuildPack) -> None:
     built = build_pack([[3]], codec="jpeg", sizes=((600, 500),))
     pack = Pack(built.root)
     chain = [RandomResizedCrop(64, scale=(0.3, 1)), RandomHorizontalFlip()]
@@ -229,7 +236,7 @@ def test_fast_deviates_a_little(build_pack: Any) -> None:
 @pytest.mark.parametrize("quality", ["exact", "fast"])
 @pytest.mark.parametrize("extension", [True, False])
 def test_damage_within_a_crop_is_named(
-    monkeypatch: pytest.MonkeyPatch, build_pack: Any, extension: bool, quality: str
+    monkeypatch: pytest.MonkeyPatch, build_pack: BuildPack, extension: bool, quality: str
 ) -> None:
     if not extension:
         monkeypatch.setattr(region_module.NATIVE, "module", None)
@@ -274,7 +281,7 @@ SEVERAL: dict[str, tuple[str, Any, list[int]]] = {
 
 @pytest.mark.parametrize("quality", ["exact", "fast"])
 @pytest.mark.parametrize("case", list(SEVERAL))
-def test_several_pictures_in_one_go(build_pack: Any, case: str, quality: str) -> None:
+def test_several_pictures_in_one_go(build_pack: BuildPack, case: str, quality: str) -> None:
     if not cutting.NATIVE.is_built or not pieces.NATIVE.is_built:
         pytest.skip("built without a compiler or libjpeg-turbo's headers")
     codec, transform, expected = SEVERAL[case]
@@ -295,7 +302,7 @@ def test_several_pictures_in_one_go(build_pack: Any, case: str, quality: str) ->
             assert list(left) == ([3] if codec == "jpeg" else [0, 1, 2, 3])
 
 
-def test_several_pictures_of_different_sizes(build_pack: Any) -> None:
+def test_several_pictures_of_different_sizes(build_pack: BuildPack) -> None:
     if not pieces.NATIVE.is_built:
         pytest.skip("built without a compiler or libjpeg-turbo's headers")
     built = build_pack([[4]], codec="jpeg", sizes=((80, 60), (30, 90), (70, 50), (90, 90)))
@@ -312,7 +319,7 @@ def test_several_pictures_of_different_sizes(build_pack: Any) -> None:
     "out",
     [np.zeros((4, 6, 8, 3), np.float32), np.zeros((4, 6, 16, 3), np.uint8)[:, :, ::2]],
 )
-def test_room_that_is_written_to_one_by_one(build_pack: Any, out: Array) -> None:
+def test_room_that_is_written_to_one_by_one(build_pack: BuildPack, out: Array) -> None:
     for codec in ("raw", "jpeg"):
         built, decoder = decoder_of(build_pack, "numpy", None, codec)
         payloads: list[Any] = [payload_of(built, sample) for sample in range(4)]
@@ -321,7 +328,7 @@ def test_room_that_is_written_to_one_by_one(build_pack: Any, out: Array) -> None
 
 
 def test_mini_batches_beyond_the_largest_array_are_the_same(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = build_pack([[4]]).root
 
@@ -345,7 +352,7 @@ def test_mini_batches_beyond_the_largest_array_are_the_same(
 
 
 def test_there_must_be_memory_for_a_large_array(
-    build_pack: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoder = Decoder(Pack(build_pack([[4]]).root), "numpy", None)
     many = (1 << 60) // (8 * 6 * 3)
@@ -355,7 +362,7 @@ def test_there_must_be_memory_for_a_large_array(
 
 
 @pytest.mark.parametrize("sizes", [[(8, 6)], [(8, 6), (7, 9)]])
-def test_transforms_that_draw_nothing(build_pack: Any, sizes: Any) -> None:
+def test_transforms_that_draw_nothing(build_pack: BuildPack, sizes: Any) -> None:
     built = build_pack([[6]], sizes=sizes)
     steps = [CenterCrop(5), Resize(3), Normalize((0.5, 0.4, 0.3), (1, 2, 3))]
     for transform in (steps[:1], steps[:2], steps):
@@ -368,7 +375,7 @@ def test_transforms_that_draw_nothing(build_pack: Any, sizes: Any) -> None:
             assert np.array_equal(found, apply_steps(pixels, drawn))
 
 
-def test_which_transforms_draw(build_pack: Any) -> None:
+def test_which_transforms_draw(build_pack: BuildPack) -> None:
     class Own(BuiltIn):
         def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
             yield from ()

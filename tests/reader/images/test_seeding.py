@@ -56,7 +56,9 @@ def streams(monkeypatch: pytest.MonkeyPatch, wrap: Any) -> list[tuple[Any, ...]]
 
 
 def test_no_two_streams_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RD01: random, numpy, torch and stored generators, 4 workers, 2 ranks."""
+    """Each worker drew the same random numbers: random, numpy, torch and stored generators, 4
+    workers, 2 ranks.
+    """
     found = streams(monkeypatch, lambda noise: noise)
     for column in zip(*found, strict=True):
         assert len(set(column)) == 8

@@ -7,6 +7,8 @@ import pytest
 
 from packer.reader.loading import cores
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("files", "expected"),

@@ -8,6 +8,8 @@ import torch
 from packer.errors import UsageError
 from packer.reader.loading.device import Device
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = {"image": torch.arange(6), "label": [torch.ones(2), torch.zeros(1)], "key": ["a", "b"]}
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +9,19 @@ from packer.reader.batches.making import Maker, Wanted
 from packer.reader.loading.pipeline import Pipeline
 from packer.reader.loading.sheets import HeapSheets
 from packer.types import Array
+from tests.materials import MakeMaterial
+from tests.packs import BuildPack
+
+pytestmark = pytest.mark.slow
 
 
-def test_many_at_once_in_any_order_of_threads(build_pack: Any, make_material: Any) -> None:
+def test_many_at_once_in_any_order_of_threads(
+    build_pack: BuildPack, make_material: MakeMaterial
+) -> None:
     built = build_pack([[8, 8], [8]])
     material = make_material(built, 5)
     layout = material.layout()
+    assert layout is not None
     sheets = [HeapSheets(layout, 0).take() for _ in range(5)]
     pipeline = Pipeline(Maker(material), 3)
     results = [pipeline.submit(Wanted(0, 0, step), sheets[step]) for step in range(5)]
@@ -28,7 +34,9 @@ def test_many_at_once_in_any_order_of_threads(build_pack: Any, make_material: An
     pipeline.close()
 
 
-def test_pictures_are_decoded_in_all_threads_at_once(build_pack: Any, make_material: Any) -> None:
+def test_pictures_are_decoded_in_all_threads_at_once(
+    build_pack: BuildPack, make_material: MakeMaterial
+) -> None:
     together = threading.Barrier(3, timeout=30)
 
     def meet(pixels: Array) -> Array:
@@ -41,7 +49,9 @@ def test_pictures_are_decoded_in_all_threads_at_once(build_pack: Any, make_mater
     pipeline.close()
 
 
-def test_an_error_comes_once_nobody_writes_any_more(build_pack: Any, make_material: Any) -> None:
+def test_an_error_comes_once_nobody_writes_any_more(
+    build_pack: BuildPack, make_material: MakeMaterial
+) -> None:
     """The sheet may be used again then."""
     failed, at_work = threading.Event(), []
 
@@ -69,7 +79,7 @@ def test_an_error_comes_once_nobody_writes_any_more(build_pack: Any, make_materi
     pipeline.close()
 
 
-def test_closing_drops_what_is_not_done(build_pack: Any, make_material: Any) -> None:
+def test_closing_drops_what_is_not_done(build_pack: BuildPack, make_material: MakeMaterial) -> None:
     begun, go_on, decoded = threading.Event(), threading.Event(), []
 
     def wait(pixels: Array) -> Array:

@@ -10,6 +10,8 @@ from packer.reader.loading.device import Device, Sent
 from packer.reader.loading.prefetch import Prefetch
 from packer.reader.loading.sheets import HeapSheets, Layout
 
+pytestmark = pytest.mark.slow
+
 
 class Slow:
     """Makes what it is asked for when it is told to."""

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from packer.reader.loading.sheets import HeapSheets, Layout, Lending, PinnedSheets
 
+pytestmark = pytest.mark.slow
+
 LAYOUT = Layout(4, 6, 8, "uint8")
 
 

@@ -16,8 +16,10 @@ from torch.utils.data import DataLoader
 
 from packer.errors import UsageError
 from packer.reader import BatchStream, Loader, MixedStream, PackedDataset, WindowSampler
+from tests.packs import BuildPack
 
 pytestmark = [
+    pytest.mark.cluster,
     pytest.mark.skipif(
         not dist.is_available() or not dist.is_gloo_available(),
         reason="needs torch.distributed with gloo",
@@ -79,7 +81,7 @@ def assert_divided(parts: list[list[str]], keys: list[str]) -> None:
     assert all(len(part) == len(keys) // len(parts) for part in parts)
 
 
-def test_made_before_the_group(build_pack: Any, tmp_path: Path) -> None:
+def test_made_before_the_group(build_pack: BuildPack, tmp_path: Path) -> None:
     """And iterated over before it, with workers and without."""
     built = build_pack([[4, 4], [8]])
     dataset: Any = PackedDataset(built.root, decode="bytes")
@@ -126,20 +128,20 @@ class ReadsWithWorkersFirst:
         return [keys_of(workers), keys_of(self.stream)]
 
 
-def test_pickled_before_the_group(build_pack: Any, tmp_path: Path) -> None:
-    """To spawned ranks, whose workers begin before the ranks themselves call the stream."""
+def test_pickled_before_the_group(build_pack: BuildPack, tmp_path: Path) -> None:
+    """To ranks that are no forks of this process; their workers begin before the ranks loop."""
     built = build_pack([[4, 4], [8]])
     stream = stream_of(built.root)
     expected = [keys_of(stream), keys_of(stream)]
     stream.set_epoch(0)
-    found = on_ranks(tmp_path, ReadsWithWorkersFirst(stream), context="spawn")
+    found = on_ranks(tmp_path, ReadsWithWorkersFirst(stream), context="forkserver")
     for epoch in range(2):
         assert_divided([rank[epoch] for rank in found], built.keys)
         assert set(found[0][epoch]) != set(expected[epoch])
     assert stream.epoch == 0
 
 
-def test_a_state_keeps_its_position_in_another_world(build_pack: Any, tmp_path: Path) -> None:
+def test_a_state_keeps_its_position_in_another_world(build_pack: BuildPack, tmp_path: Path) -> None:
     built = build_pack([[4, 4], [8]])
     stream = stream_of(built.root)
     whole = [keys_of(stream), keys_of(stream)]
@@ -159,7 +161,7 @@ def test_a_state_keeps_its_position_in_another_world(build_pack: Any, tmp_path: 
     assert on_ranks(tmp_path / "..", lambda rank: stream.epoch) == [1, 1]
 
 
-def test_ranks_by_hand(build_pack: Any, tmp_path: Path) -> None:
+def test_ranks_by_hand(build_pack: BuildPack, tmp_path: Path) -> None:
     built = build_pack([[4, 4], [8]])
 
     def work(rank: int) -> list[str]:
@@ -186,7 +188,7 @@ def test_ranks_by_hand(build_pack: Any, tmp_path: Path) -> None:
         assert said[3].count("each of the 4 processes of torch.distributed reads all 16") == 1
 
 
-def test_another_rank_than_that_of_the_group(build_pack: Any, tmp_path: Path) -> None:
+def test_another_rank_than_that_of_the_group(build_pack: BuildPack, tmp_path: Path) -> None:
     """Also where the group has come up since; for samplers, len and states, too."""
     built = build_pack([[4, 4]])
     stream = stream_of(built.root, rank=1, world_size=2)
@@ -222,7 +224,7 @@ class Draws:
 
 
 def test_random_streams_of_a_data_set_that_was_read_before_the_group(
-    build_pack: Any, tmp_path: Path
+    build_pack: BuildPack, tmp_path: Path
 ) -> None:
     dataset = PackedDataset(build_pack([[4, 4]]).root, transform=Draws())
     assert dataset[0][0] == random.Random(0).random()
@@ -231,7 +233,7 @@ def test_random_streams_of_a_data_set_that_was_read_before_the_group(
     assert first == [dataset[sample][0] for sample in range(4)]
 
 
-def test_an_environment_with_ranks(build_pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_with_ranks(build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = stream_of(build_pack([[4, 4]]).root)
     assert len(stream) == 4
     monkeypatch.setenv("RANK", "1")

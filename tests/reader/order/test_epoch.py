@@ -56,7 +56,7 @@ def test_an_epoch_is_a_permutation(
 def test_keep_gives_each_sample_once(
     counts: Array, shuffle: str, window: int, size: int, world: int
 ) -> None:
-    """RD07: whole evaluation sets, in which nothing counts twice."""
+    """Padding counts samples twice in an evaluation; here each sample counts once."""
     options = OrderOptions(size, shuffle, window, tail="keep", world_size=world)
     ranks = epoch_of(counts, options, 0)
     assert sorted(flat(ranks)) == list(range(int(counts.sum())))
@@ -68,7 +68,7 @@ def test_keep_gives_each_sample_once(
 def test_ranks_have_equal_full_mini_batches(
     counts: Array, shuffle: str, size: int, world: int, tail: str
 ) -> None:
-    """TR08: no rank waits for one that has less."""
+    """A rank with fewer mini-batches hangs the others; all have equally many."""
     total, cut = int(counts.sum()), size * world
     ranks = epoch_of(counts, OrderOptions(size, shuffle, 3, tail=tail, world_size=world), 2)
     steps = total // cut if tail == "drop" else -(-total // cut)
@@ -97,7 +97,9 @@ def test_ranks_do_not_change_the_sequence(
 def test_workers_do_not_change_the_order(
     counts: Array, shuffle: str, tail: str, size: int, workers: int
 ) -> None:
-    """RD05: workers take the mini-batches in turn, and DataLoader puts them together in turn."""
+    """Each worker gave the whole epoch; workers must take the mini-batches in turn, as DataLoader
+    collects them.
+    """
     plan = schedule(counts, OrderOptions(size, shuffle, 2, tail=tail))
     shares = [list(range(worker, len(plan), workers)) for worker in range(workers)]
     together = [share[turn] for turn in range(len(plan)) for share in shares if turn < len(share)]
@@ -174,7 +176,7 @@ def test_epochs_and_seeds_differ(shuffle: str) -> None:
 
 
 def test_none_is_the_packed_order() -> None:
-    """LM09: source order 0, 1, 2, …, 10, not 0, 1, 10, 100."""
+    """Source order is 0, 1, 2, …, 10, not 0, 1, 10, 100 as for keys sorted as text."""
     counts = np.array([128, 0, 128, 5])
     assert EpochOrder(counts, OrderOptions(1, "none"), 7).take(0, 261).tolist() == list(range(261))
 
@@ -223,8 +225,9 @@ def test_over_epochs_every_rank_sees_every_sample(
 def test_an_epoch_goes_on_from_anywhere(
     counts: Array, shuffle: str, tail: str, data: st.DataObject
 ) -> None:
-    """RD08: other mini-batches and ranks, twice: what came before and after is each sample once,
-    less than one global mini-batch apart; at the same stride it is the unbroken run.
+    """A resumed epoch must neither repeat nor skip. Mini-batch size and ranks change twice: both
+    parts together hold each sample once but for less than one global mini-batch; at the same
+    stride they are the unbroken run.
     """
     total, seen, start, stride = int(counts.sum()), [], 0, 1
     for _ in range(3):
@@ -351,7 +354,7 @@ def test_what_cannot_be_is_refused(values: dict[str, object], words: str) -> Non
 @settings(max_examples=20)
 @given(st.integers(1, 200), st.integers(1, 8))
 def test_ranks_know_their_counts_beforehand(samples: int, world: int) -> None:
-    """RD07: 499 samples over 1..8 ranks, and any other number."""
+    """Exact counts for 499 samples over 1 to 8 ranks, and for any other number."""
     counts = np.full(-(-samples // 16), 16)
     counts[-1] = samples - 16 * (len(counts) - 1)
     options = OrderOptions(8, "none", world_size=world)

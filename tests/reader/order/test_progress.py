@@ -12,6 +12,8 @@ from packer.reader.order import progress
 from packer.reader.order.progress import Progress, Walk
 from packer.reader.order.statedict import Place
 
+pytestmark = pytest.mark.slow
+
 
 class Workers:
     """Copies of a Progress in the worker processes of one DataLoader, which share its memory."""

@@ -1,4 +1,4 @@
-"""TR11: what batch-level shuffling costs, and that the measure would show it."""
+"""What batch-level shuffling costs in mixing of classes; a bad order must fail the same measure."""
 
 from __future__ import annotations
 

@@ -16,8 +16,13 @@ from packer.errors import UsageError, WorkerError
 from packer.reader.batches.making import Wanted
 from packer.reader.loading.process.client import Remote
 from packer.types import Array
+from tests.materials import MakeMaterial
+from tests.packs import BuildPack
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning"),
+]
 
 
 @pytest.fixture
@@ -34,7 +39,9 @@ def started(remotes: list[Remote], material: Any, keep: int = 2) -> Remote:
     return remotes[-1]
 
 
-def test_mini_batches_in_slots(build_pack: Any, make_material: Any, remotes: list[Remote]) -> None:
+def test_mini_batches_in_slots(
+    build_pack: BuildPack, make_material: MakeMaterial, remotes: list[Remote]
+) -> None:
     built = build_pack([[8]])
     remote = started(remotes, make_material(built, 2))
     assert remote.sheets is not None
@@ -51,7 +58,7 @@ def test_mini_batches_in_slots(build_pack: Any, make_material: Any, remotes: lis
 
 
 def test_slots_of_a_walk_that_was_left_come_back(
-    build_pack: Any, make_material: Any, remotes: list[Remote]
+    build_pack: BuildPack, make_material: MakeMaterial, remotes: list[Remote]
 ) -> None:
     """But not before the other process is done with them."""
     remote = started(remotes, make_material(build_pack([[8] * 4]), 2), keep=9)
@@ -67,7 +74,7 @@ def test_slots_of_a_walk_that_was_left_come_back(
 
 
 def test_slots_beyond_what_is_kept_are_forgotten(
-    build_pack: Any, make_material: Any, remotes: list[Remote]
+    build_pack: BuildPack, make_material: MakeMaterial, remotes: list[Remote]
 ) -> None:
     remote = started(remotes, make_material(build_pack([[8]]), 2), keep=1)
     assert remote.sheets is not None
@@ -88,9 +95,9 @@ def test_slots_beyond_what_is_kept_are_forgotten(
 
 
 def test_killed_it_is_an_error_that_says_so(
-    build_pack: Any, make_material: Any, remotes: list[Remote]
+    build_pack: BuildPack, make_material: MakeMaterial, remotes: list[Remote]
 ) -> None:
-    """CL08: while it is waited for, and before it is asked."""
+    """A loop must not hang when its process is killed: during a request, and before it."""
 
     def wait(pixels: Array) -> Array:
         time.sleep(30)
@@ -109,7 +116,7 @@ def test_killed_it_is_an_error_that_says_so(
 
 
 def test_one_that_exits_by_itself(
-    build_pack: Any, make_material: Any, remotes: list[Remote]
+    build_pack: BuildPack, make_material: MakeMaterial, remotes: list[Remote]
 ) -> None:
     def leave(pixels: Array) -> Array:
         os._exit(7)
@@ -120,7 +127,7 @@ def test_one_that_exits_by_itself(
 
 
 def test_half_a_message_is_the_last(
-    build_pack: Any, make_material: Any, remotes: list[Remote]
+    build_pack: BuildPack, make_material: MakeMaterial, remotes: list[Remote]
 ) -> None:
     """Ctrl-C in the middle of one: nothing that comes after it could be understood."""
     remote = started(remotes, make_material(build_pack([[8]]), 2))
@@ -136,7 +143,7 @@ def test_half_a_message_is_the_last(
 
 
 def test_not_in_worker_processes_and_not_by_any_method(
-    build_pack: Any, make_material: Any, monkeypatch: pytest.MonkeyPatch
+    build_pack: BuildPack, make_material: MakeMaterial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import multiprocessing
 
@@ -149,9 +156,11 @@ def test_not_in_worker_processes_and_not_by_any_method(
         Remote(material, 2, 2, None)
 
 
-def test_no_fork_while_other_threads_run(build_pack: Any, make_material: Any) -> None:
-    """CL06. Locks that they hold would be held for ever in the new process: seen with one of
-    Python's import system, held by a thread that used a part of numpy for the first time.
+def test_no_fork_while_other_threads_run(
+    build_pack: BuildPack, make_material: MakeMaterial
+) -> None:
+    """A fork copies locks that other threads hold, and nothing releases them in the child. It
+    happened with a lock of Python's import system: a thread was importing a part of numpy.
     """
     material = make_material(build_pack([[8]]), 2)
     ready = threading.Event()

@@ -8,6 +8,8 @@ import torch
 
 from packer.reader.loading.process.packed import Packed, pack, unpack
 
+pytestmark = pytest.mark.slow
+
 TENSORS = {
     "contiguous": torch.arange(24.0).reshape(2, 3, 4),
     "channels-last": torch.arange(120).reshape(2, 4, 5, 3).permute(0, 3, 1, 2),

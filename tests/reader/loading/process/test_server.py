@@ -15,8 +15,13 @@ from packer.reader.loading.process.packed import unpack
 from packer.reader.loading.process.server import Ask, End, serve
 from packer.reader.loading.process.shared import SharedSheets
 from packer.types import Array
+from tests.materials import MakeMaterial
+from tests.packs import BuildPack
 
-pytestmark = pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning"),
+]
 
 Start = Callable[..., Any]
 
@@ -43,7 +48,7 @@ def start() -> Iterator[Start]:
 
 
 def test_replies_come_in_order_until_the_other_end_closes(
-    build_pack: Any, make_material: Any, start: Start
+    build_pack: BuildPack, make_material: MakeMaterial, start: Start
 ) -> None:
     built = build_pack([[8]])
     connection = start(make_material(built, 2), None)
@@ -57,11 +62,15 @@ def test_replies_come_in_order_until_the_other_end_closes(
     connection.send(End(1))
 
 
-def test_pictures_go_to_slots(build_pack: Any, make_material: Any, start: Start) -> None:
+def test_pictures_go_to_slots(
+    build_pack: BuildPack, make_material: MakeMaterial, start: Start
+) -> None:
     built = build_pack([[8]])
     material = make_material(built, 2)
-    connection = start(material, material.layout())
-    slots = [SharedSheets(material.layout(), 1).take().slot for _ in range(2)]
+    layout = material.layout()
+    assert layout is not None
+    connection = start(material, layout)
+    slots = [SharedSheets(layout, 1).take().slot for _ in range(2)]
     for step, slot in enumerate(slots):
         connection.send(Ask(1, Wanted(0, 0, step), step, True, ()))
         multiprocessing.reduction.send_handle(connection, slot.descriptor, None)
@@ -81,7 +90,7 @@ class Odd(Exception):
 
 
 def test_errors_with_their_type_or_at_least_their_text(
-    build_pack: Any, make_material: Any, start: Start
+    build_pack: BuildPack, make_material: MakeMaterial, start: Start
 ) -> None:
     class Local(Exception):
         pass
@@ -109,7 +118,7 @@ def test_errors_with_their_type_or_at_least_their_text(
 
 
 def test_a_walk_that_ends_early_is_answered_all_the_same(
-    build_pack: Any, make_material: Any, start: Start
+    build_pack: BuildPack, make_material: MakeMaterial, start: Start
 ) -> None:
     """A slot that was named in an ask is free only when its answer is there."""
     connection = start(make_material(build_pack([[8] * 4]), 2), None)
@@ -121,7 +130,7 @@ def test_a_walk_that_ends_early_is_answered_all_the_same(
     assert replies[-1].columns is not None
 
 
-def test_it_ends_with_its_parent(build_pack: Any, make_material: Any) -> None:
+def test_it_ends_with_its_parent(build_pack: BuildPack, make_material: MakeMaterial) -> None:
     """Also while another process holds the connection's end open."""
     material = make_material(build_pack([[8]]), 2)
     context = multiprocessing.get_context("fork")

@@ -9,6 +9,8 @@ from packer.reader.loading.process.shared import SharedSheets, mapped
 from packer.reader.loading.sheets import Layout
 from packer.reader.sharedmem import anonymous_file
 
+pytestmark = pytest.mark.slow
+
 LAYOUT = Layout(4, 6, 8, "float32")
 
 

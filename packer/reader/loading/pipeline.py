@@ -14,11 +14,13 @@ import functools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Protocol
 
 from packer.errors import DamagedSample
 from packer.raised import as_error
-from packer.reader.batches.making import Draft, Maker, Wanted
+from packer.reader.batches.draft import Draft, Made
+from packer.reader.batches.making import Maker
+from packer.reader.batches.material import Wanted
 from packer.types import Array
 
 #: Fewest pictures that a thread is given at a time: handing work over takes about 30 µs, a tenth of
@@ -50,14 +52,14 @@ class Pipeline:
         self._threads = threads
         self._stopped = False
         self._own: set[int] = set()
-        self._results: set[Future[dict[str, Any]]] = set()  # those that are not there yet
+        self._results: set[Future[Made]] = set()  # those that are not there yet
         # No method of ours: a pool keeps what it is given, and all that was read would stay with it
         # until Python looks for cycles.
         enlist = functools.partial(_enlist, self._own)
         self._reader = ThreadPoolExecutor(1, "packer-read", enlist)
         self._decoders = ThreadPoolExecutor(threads, "packer-decode", enlist)
 
-    def submit(self, wanted: Wanted, sheet: Surface | None) -> Future[dict[str, Any]]:
+    def submit(self, wanted: Wanted, sheet: Surface | None) -> Future[Made]:
         """Ask for a mini-batch.
 
         Args:
@@ -89,7 +91,7 @@ class Pipeline:
     def _read(self, job: _Job, wanted: Wanted, sheet: Array | None) -> None:
         try:
             draft = self._maker.read(wanted, sheet)
-            count = draft.pictures
+            count = draft.count
             size = max(_RUN, -(-count // self._threads))
             starts = range(0, count, size)
             job.begin(len(starts))
@@ -140,7 +142,7 @@ class _Job:
     """A mini-batch under way."""
 
     def __init__(self) -> None:
-        self.result: Future[dict[str, Any]] = Future()
+        self.result: Future[Made] = Future()
         self.error: BaseException | None = None
         self._lock = threading.Lock()
         self._left = 0
@@ -155,13 +157,13 @@ class _Job:
             self._left -= 1
             return self._left == 0
 
-    def done(self, columns: dict[str, Any]) -> None:
-        self._end().set_result(columns)
+    def done(self, made: Made) -> None:
+        self._end().set_result(made)
 
     def failed(self, error: BaseException) -> None:
         self._end().set_exception(as_error(error, "making a mini-batch"))
 
-    def _end(self) -> Future[dict[str, Any]]:
+    def _end(self) -> Future[Made]:
         """The result. Nothing is held here any more: an error's traceback has this object, and
         would have itself, with all that was read.
         """

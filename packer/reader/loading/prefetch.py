@@ -9,47 +9,50 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from packer.errors import UsageError
-from packer.reader.batches.making import Wanted
+from packer.reader.batches.draft import Made
+from packer.reader.batches.material import Wanted
 from packer.reader.images.decoding import IMAGE
 from packer.reader.loading.device import Device, Sent
 from packer.reader.loading.sheets import Sheet
 
 
-class Result(Protocol):
-    """A mini-batch that was asked for."""
+class Pending(Protocol):
+    """A mini-batch that was requested: the part of a Future that is used here."""
 
-    def result(self) -> dict[str, Any]:
-        """Its columns, once they are there; of pictures in a sheet, their number."""
+    def result(self) -> Made:
+        """Wait for the mini-batch and return it; raise the error if making it failed."""
 
     def done(self) -> bool:
-        """Whether they are there, or an error is."""
+        """Whether the mini-batch, or an error, is there."""
 
     def exception(self) -> BaseException | None:
-        """The error, once it is done."""
+        """Return the error, once `done` is true; None if there is none."""
 
 
-class Source(Protocol):
-    """Who makes mini-batches: `packer.reader.loading.pipeline` or `remote`."""
+class Producer(Protocol):
+    """Makes mini-batches: `packer.reader.loading.pipeline.Pipeline` in threads of this process,
+    `packer.reader.loading.process.client.RemoteLoop` in another process.
+    """
 
-    def submit(self, wanted: Wanted, sheet: Any) -> Result:
-        """Ask for one."""
+    def submit(self, wanted: Wanted, sheet: Any) -> Pending:
+        """Request a mini-batch."""
 
     def close(self) -> None:
-        """No more is wanted."""
+        """Stop: no more mini-batches are needed."""
 
 
 class Sheets(Protocol):
-    """Who has memory for pictures."""
+    """Provides memory for pictures."""
 
     def take(self) -> Sheet:
-        """A sheet that nobody uses."""
+        """Return a sheet that is not in use."""
 
 
 class _Coming:
     """A mini-batch that was asked for, and then its columns."""
 
-    def __init__(self, result: Result, sheet: Sheet | None) -> None:
-        self._result: Result | None = result
+    def __init__(self, result: Pending, sheet: Sheet | None) -> None:
+        self._result: Pending | None = result
         self._sheet = sheet
         self._sent = Sent({})
 
@@ -63,11 +66,12 @@ class _Coming:
         if self._result is None:
             return
         try:
-            columns = self._result.result()
+            made = self._result.result()
         finally:  # an error's traceback has this frame; with the result it would have itself
             self._result = None
-        if self._sheet is not None:
-            columns[IMAGE] = self._sheet.tensor(columns[IMAGE])
+        columns = made.columns
+        if self._sheet is not None and made.in_sheet is not None:
+            columns[IMAGE] = self._sheet.tensor(made.in_sheet)
         self._sent = device.send(columns)
         self._sheet = None
 
@@ -82,7 +86,7 @@ class Prefetch:
     once, and each one taken makes room for another.
 
     Args:
-        source: Makes them; closed at the end.
+        producer: Makes them; closed at the end.
         sheets: Where pictures go; None: each into memory of its own.
         wanted: Which ones.
         ahead: How many are under way or ready while the loop has one.
@@ -91,14 +95,14 @@ class Prefetch:
 
     def __init__(
         self,
-        source: Source,
+        producer: Producer,
         sheets: Sheets | None,
         wanted: Iterable[Wanted],
         ahead: int,
         device: Device,
     ) -> None:
         self._pid = os.getpid()
-        self._source = source
+        self._producer = producer
         self._sheets = sheets
         self._wanted = iter(wanted)
         self._device = device
@@ -146,7 +150,7 @@ class Prefetch:
         if not self._closed and self._pid == os.getpid():
             self._closed = True
             self._coming.clear()
-            self._source.close()
+            self._producer.close()
 
     def __del__(self) -> None:
         # Not begun, where an argument was wrong.
@@ -156,4 +160,4 @@ class Prefetch:
     def _ask(self, count: int) -> None:
         for wanted in itertools.islice(self._wanted, count):
             sheet = None if self._sheets is None else self._sheets.take()
-            self._coming.append(_Coming(self._source.submit(wanted, sheet), sheet))
+            self._coming.append(_Coming(self._producer.submit(wanted, sheet), sheet))

@@ -8,53 +8,15 @@ holds them, and when that array goes, the memory comes back.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-import numpy as np
 import torch
 
+from packer.reader.images.layout import Layout
 from packer.types import Array
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a mini-batch's pictures lie in memory.
-
-    Attributes:
-        count: Most pictures.
-        height: Of each, in pixels.
-        width: Of each, in pixels.
-        dtype: "uint8" or "float32".
-        planes: Whether each is 3×H×W, else H×W×3 (channels-last).
-    """
-
-    count: int
-    height: int
-    width: int
-    dtype: str
-    planes: bool = False
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """Of an array of all pictures."""
-        if self.planes:
-            return self.count, 3, self.height, self.width
-        return self.count, self.height, self.width, 3
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all pictures."""
-        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
-
-    def tensor(self, array: Array) -> torch.Tensor:
-        """An array of some pictures as a tensor N×3×H×W over the same memory."""
-        tensor = torch.from_numpy(array)
-        return tensor if self.planes else tensor.permute(0, 3, 1, 2)
 
 
 class Sheet(Protocol):
@@ -139,10 +101,8 @@ class HeapSheets:
 
     def __init__(self, layout: Layout, keep: int) -> None:
         self._layout = layout
-        # No method of ours: a cycle would keep the memory when the loader is gone.
-        self._lending: Lending[Array] = Lending(
-            functools.partial(np.empty, layout.shape, layout.dtype), keep
-        )
+        # No method of this object: a cycle would keep the memory when the loader is gone.
+        self._lending: Lending[Array] = Lending(layout.empty, keep)
 
     def take(self) -> Sheet:
         """A sheet that nobody uses."""

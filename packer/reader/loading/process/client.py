@@ -23,7 +23,8 @@ from multiprocessing import reduction
 from typing import Any
 
 from packer.errors import UsageError, WorkerError
-from packer.reader.batches.making import Material, Wanted
+from packer.reader.batches.draft import Made
+from packer.reader.batches.material import Material, Wanted
 from packer.reader.loading.process.packed import unpack
 from packer.reader.loading.process.server import Ask, End, Reply, serve
 from packer.reader.loading.process.shared import SharedSheet, SharedSheets
@@ -217,7 +218,7 @@ class _Answer:
         """The error that came instead of a mini-batch."""
         return None if self._reply is None else self._reply.error
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Made:
         """Its columns, once they are here.
 
         Raises:
@@ -227,7 +228,7 @@ class _Answer:
         while self._reply is None:
             self._remote.receive(wait=True)
         reply, self._reply, self.taken = self._reply, None, True
-        if reply.columns is None:
+        if reply.made is None:
             self._give_back()
             error = reply.error or WorkerError("no reply")
             try:
@@ -238,7 +239,8 @@ class _Answer:
             finally:  # or its traceback would have itself, by this frame
                 del error, reply
         self._sheet = None
-        return {name: unpack(column) for name, column in reply.columns.items()}
+        columns = {name: unpack(column) for name, column in reply.made.columns.items()}
+        return Made(columns, reply.made.in_sheet)
 
     def arrive(self, reply: Reply) -> None:
         """The reply is here."""

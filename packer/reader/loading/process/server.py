@@ -20,11 +20,13 @@ import torch
 
 from packer.errors import WorkerError
 from packer.imaging.opencv import keep_to_one_thread
-from packer.reader.batches.making import Maker, Material, Wanted
+from packer.reader.batches.draft import Made
+from packer.reader.batches.making import Maker
+from packer.reader.batches.material import Material, Wanted
+from packer.reader.images.layout import Layout
 from packer.reader.loading.pipeline import Pipeline
 from packer.reader.loading.process.packed import pack
 from packer.reader.loading.process.shared import mapped
-from packer.reader.loading.sheets import Layout
 from packer.types import Array
 
 #: Seconds between two looks for the parent.
@@ -63,13 +65,13 @@ class Reply(NamedTuple):
     """What became of an ask; replies come in the order of the asks.
 
     Attributes:
-        columns: Its columns, packed.
+        made: The mini-batch, its columns packed; None if making it failed.
         error: Or what went wrong.
         traceback: Of the error, as text.
         cause: Of the error, which pickling leaves out.
     """
 
-    columns: dict[str, Any] | None
+    made: Made | None
     error: BaseException | None = None
     traceback: str = ""
     cause: BaseException | None = None
@@ -134,7 +136,7 @@ class _Server:
         self._begin = begin
         self._walks: dict[int, Pipeline] = {}
         self._slots: dict[int, _Slot] = {}
-        self._results: SimpleQueue[Future[dict[str, Any]]] = SimpleQueue()
+        self._results: SimpleQueue[Future[Made]] = SimpleQueue()
         # A daemon: it may be in the middle of a reply that nobody takes any more.
         threading.Thread(target=self._send, name="packer-send", daemon=True).start()
 
@@ -185,9 +187,11 @@ class _Slot:
     array: Array
 
 
-def _reply(result: Future[dict[str, Any]]) -> Reply:
+def _reply(result: Future[Made]) -> Reply:
     try:
-        return Reply({name: pack(column) for name, column in result.result().items()})
+        made = result.result()
+        columns = {name: pack(column) for name, column in made.columns.items()}
+        return Reply(Made(columns, made.in_sheet))
     except BaseException as error:  # the training loop's to see; also CancelledError
         text = "".join(traceback.format_exception(error))
         return Reply(None, error, text, error.__cause__)

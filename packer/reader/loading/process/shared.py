@@ -10,7 +10,8 @@ import os
 import numpy as np
 import torch
 
-from packer.reader.loading.sheets import Layout, Lending
+from packer.reader.images.layout import Layout
+from packer.reader.loading.sheets import Lending
 from packer.reader.sharedmem import anonymous_file
 from packer.types import Array
 

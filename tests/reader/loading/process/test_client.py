@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from packer.errors import UsageError, WorkerError
-from packer.reader.batches.making import Wanted
+from packer.reader.batches.material import Wanted
 from packer.reader.loading.process.client import Remote
 from packer.types import Array
 
@@ -44,7 +44,7 @@ def test_mini_batches_in_slots(build_pack: Any, make_material: Any, remotes: lis
         sheet = remote.sheets.take()
         asked.append((walk.submit(Wanted(0, 0, step), sheet), sheet))
     for step, (answer, sheet) in enumerate(asked):
-        assert answer.result()["key"] == built.keys[2 * step : 2 * step + 2]
+        assert answer.result().columns["key"] == built.keys[2 * step : 2 * step + 2]
         pictures = sheet.tensor(2).permute(0, 2, 3, 1)
         assert np.array_equal(pictures, built.pixels[2 * step : 2 * step + 2])
     walk.close()
@@ -62,7 +62,7 @@ def test_slots_of_a_walk_that_was_left_come_back(
             walk.submit(Wanted(0, 0, step), remote.sheets.take())
         walk.close()
     last = remote.begin().submit(Wanted(0, 0, 0), remote.sheets.take())
-    assert len(last.result()["key"]) == 2
+    assert len(last.result().columns["key"]) == 2
     assert len(remote.sheets._lending._free) == min(9, remote.sheets._slots.made - 1)
 
 
@@ -76,8 +76,9 @@ def test_slots_beyond_what_is_kept_are_forgotten(
         held = []
         for step in range(4):
             sheet = remote.sheets.take()
-            columns = walk.submit(Wanted(0, 0, step), sheet).result()
-            held.append(sheet.tensor(columns["image"]))
+            made = walk.submit(Wanted(0, 0, step), sheet).result()
+            assert made.in_sheet == 2
+            held.append(sheet.tensor(2))
         walk.close()
         del held, sheet
     assert remote.sheets._slots.made == 4 + 3 + 3

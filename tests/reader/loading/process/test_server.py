@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from packer.errors import WorkerError
-from packer.reader.batches.making import Wanted
+from packer.reader.batches.material import Wanted
 from packer.reader.loading.process.packed import unpack
 from packer.reader.loading.process.server import Ask, End, serve
 from packer.reader.loading.process.shared import SharedSheets
@@ -50,7 +50,7 @@ def test_replies_come_in_order_until_the_other_end_closes(
     for step in (0, 1, 2):
         connection.send(Ask(1, Wanted(0, 0, step), None, False, ()))
     for step in (0, 1, 2):
-        columns = connection.recv().columns
+        columns = connection.recv().made.columns
         assert columns["key"] == built.keys[2 * step : 2 * step + 2]
         pictures = unpack(columns["image"]).permute(0, 2, 3, 1)
         assert np.array_equal(pictures, built.pixels[2 * step : 2 * step + 2])
@@ -66,10 +66,10 @@ def test_pictures_go_to_slots(build_pack: Any, make_material: Any, start: Start)
         connection.send(Ask(1, Wanted(0, 0, step), step, True, ()))
         multiprocessing.reduction.send_handle(connection, slot.descriptor, None)
     for step, slot in enumerate(slots):
-        assert connection.recv().columns["image"] == 2
+        assert connection.recv().made.in_sheet == 2
         assert np.array_equal(slot.array, built.pixels[2 * step : 2 * step + 2])
     connection.send(Ask(2, Wanted(0, 0, 3), 1, False, (0,)))
-    assert connection.recv().columns["key"] == built.keys[6:8]
+    assert connection.recv().made.columns["key"] == built.keys[6:8]
     assert np.array_equal(slots[1].array, built.pixels[6:8])
 
 
@@ -98,7 +98,7 @@ def test_errors_with_their_type_or_at_least_their_text(
     for step in range(4):
         connection.send(Ask(1, Wanted(0, 0, step), None, False, ()))
     replies = [connection.recv() for _ in range(4)]
-    assert [reply.columns for reply in replies] == [None] * 4
+    assert [reply.made for reply in replies] == [None] * 4
     assert [type(reply.error) for reply in replies] == [ZeroDivisionError, *[WorkerError] * 3]
     for reply, text in zip(
         replies, ("zero", "Odd: 1 2", "Local: here", "cannot be sent"), strict=True
@@ -118,7 +118,7 @@ def test_a_walk_that_ends_early_is_answered_all_the_same(
     connection.send(End(1))
     connection.send(Ask(2, Wanted(0, 0, 15), None, False, ()))
     replies = [connection.recv() for _ in range(13)]
-    assert replies[-1].columns is not None
+    assert replies[-1].made is not None
 
 
 def test_it_ends_with_its_parent(build_pack: Any, make_material: Any) -> None:

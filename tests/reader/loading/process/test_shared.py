@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
+from packer.reader.images.layout import Layout
 from packer.reader.loading.process.shared import SharedSheets, mapped
-from packer.reader.loading.sheets import Layout
 from packer.reader.sharedmem import anonymous_file
 
 LAYOUT = Layout(4, 6, 8, "float32")

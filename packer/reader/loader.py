@@ -26,7 +26,7 @@ from packer.reader.loading.process.client import Remote
 from packer.reader.loading.sheets import HeapSheets, PinnedSheets
 from packer.reader.order import ranks
 from packer.reader.order.epoch import Schedule
-from packer.reader.order.progress import Walk
+from packer.reader.order.walk import Walk
 from packer.reader.stream import BatchStream
 
 #: Mini-batches under way or ready while the training loop has one: one that is being read, one that

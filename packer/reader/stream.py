@@ -20,7 +20,7 @@ from packer.reader.order import ranks
 from packer.reader.order.course import Begun, Course
 from packer.reader.order.division import sendable
 from packer.reader.order.epoch import OrderOptions, Schedule
-from packer.reader.order.progress import Walk
+from packer.reader.order.walk import Walk
 
 
 class BatchStream(OrderAttributes, IterableDataset[Any]):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from packer.reader.batches.fields import Fields
-from packer.reader.order.progress import Walk
+from packer.reader.order.walk import Walk
 
 
 class MiniBatches:

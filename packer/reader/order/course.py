@@ -11,17 +11,19 @@ from typing import Any, NamedTuple
 from packer.errors import UsageError
 from packer.pack.opened import Pack
 from packer.reader.order import ranks
+from packer.reader.order.cursor import EpochCursor
 from packer.reader.order.division import Division, find_division
 from packer.reader.order.epoch import OrderOptions, Schedule
-from packer.reader.order.progress import Ended, Progress, Walk, never
+from packer.reader.order.record import Ended, never
 from packer.reader.order.statedict import (
+    OrderIdentity,
     Place,
-    Sequence,
     Share,
-    read_share,
-    read_state,
-    write_state,
+    make_state,
+    parse_share,
+    parse_state,
 )
+from packer.reader.order.walk import Walk
 
 
 class Begun(NamedTuple):
@@ -54,7 +56,7 @@ class Course:
         UsageError: A rank that cannot be.
 
     Attributes:
-        progress: What the processes share.
+        cursor: Epoch and position, which the processes share.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Course:
         #: As it was in the process that pickled this, for a worker: it has no process group to ask.
         self._settled: tuple[Schedule, Division | None] | None = None
         self._settled_in = 0  # the process that unpickled this
-        self.progress = Progress()
+        self.cursor = EpochCursor()
         self.schedule()
 
     def schedule(self) -> Schedule:
@@ -80,7 +82,7 @@ class Course:
 
     def next(self) -> Place:
         """Where the next loop begins."""
-        return self.progress.next(self.schedule().ended)
+        return self.cursor.next(self.schedule().ended)
 
     def division(self) -> Division | None:
         """How accelerate divides, if it does."""
@@ -90,7 +92,7 @@ class Course:
         """Choose the epoch of the next loop."""
         schedule, division = self._now()
         stride = _stride(schedule, division)
-        choose_epoch(self.progress, epoch, division, stride, schedule.ended)
+        choose_epoch(self.cursor, epoch, division, stride, schedule.ended)
 
     def reading(self) -> tuple[Schedule, Division | None]:
         """What this process is about to read. Warns once if every process reads everything.
@@ -100,7 +102,7 @@ class Course:
         """
         schedule, division = self._now()
         world_size = ranks.group_size()
-        if division is None and self._given[1] == 1 < world_size and self.progress.first_warning():
+        if division is None and self._given[1] == 1 < world_size and self.cursor.first_warning():
             warnings.warn(
                 f"{self._pack.root}: world_size=1 was given, so each of the {world_size} processes "
                 f"of torch.distributed reads all {len(self._pack)} samples of split "
@@ -116,8 +118,8 @@ class Course:
             return None
         if division is not None and division.epoch is not None:
             # accelerate's set_epoch does not reach a sampler behind its skip_first_batches.
-            self.progress.advance(division.epoch, schedule.ended)
-        walk = self.progress.begin(
+            self.cursor.advance(division.epoch, schedule.ended)
+        walk = self.cursor.begin(
             schedule.stride,
             schedule.ended,
             loop_stride=_stride(schedule, division),
@@ -125,7 +127,7 @@ class Course:
         )
         return Begun(walk, schedule, division)
 
-    def sequence(self) -> Sequence:
+    def sequence(self) -> OrderIdentity:
         """What a state of this course belongs to."""
         return sequence_of(self._pack, self.schedule())
 
@@ -138,15 +140,15 @@ class Course:
         schedule = self.schedule()
         worker = ranks.worker()
         if worker is None:
-            return self._written(self.progress.place(schedule.ended))
-        walk = self.progress.walk()
+            return self._written(self.cursor.place(schedule.ended))
+        walk = self.cursor.walk()
         if walk is None:
             begun = self.begin()
             if begun is None:
                 return self._written(self.next())
             walk = begun.walk
         share = Share(*worker, walk.stride, walk.step)
-        return write_state(self.sequence(), Place(walk.epoch, walk.start), share)
+        return make_state(self.sequence(), Place(walk.epoch, walk.start), share)
 
     def state_at(self, step: int) -> dict[str, Any]:
         """How far training has come with the last loop, or would come with the next if there was
@@ -159,7 +161,7 @@ class Course:
             UsageError: There are not so many, or only the loader that resumed the loop knows.
         """
         schedule = self.schedule()
-        place, stride = self.progress.last() or (self.next(), schedule.stride)
+        place, stride = self.cursor.last() or (self.next(), schedule.stride)
         most = schedule.global_steps(place.position, stride)
         if not 0 <= step <= most:
             raise UsageError(
@@ -179,9 +181,9 @@ class Course:
             self.resume(state)
         else:
             schedule = self.schedule()
-            place, step = read_share(state, self.sequence(), *worker, schedule.stride)
+            place, step = parse_share(state, self.sequence(), *worker, schedule.stride)
             ended = step >= schedule.steps(place.position)
-            self.progress.resume_worker(place, step, ended=ended)
+            self.cursor.resume_worker(place, step, ended=ended)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Go on from a state with the next loop, whoever begins it.
@@ -189,11 +191,11 @@ class Course:
         Raises:
             UsageError: No such state, or of another sequence.
         """
-        self.progress.resume(read_state(state, self.sequence()))
+        self.cursor.resume(parse_state(state, self.sequence()))
 
     def _written(self, place: Place) -> dict[str, Any]:
         end = self.schedule().samples
-        return write_state(self.sequence(), Place(place.epoch, min(place.position, end)))
+        return make_state(self.sequence(), Place(place.epoch, min(place.position, end)))
 
     def _now(self) -> tuple[Schedule, Division | None]:
         if (
@@ -217,7 +219,7 @@ class Course:
 
 
 def choose_epoch(
-    progress: Progress,
+    cursor: EpochCursor,
     epoch: int,
     division: Division | None,
     loop_stride: int = 1,
@@ -226,21 +228,21 @@ def choose_epoch(
     """Choose the epoch that the next loop reads.
 
     Args:
-        progress: Of a stream or a sampler.
+        cursor: Cursor of a stream or a sampler.
         epoch: Which one.
         division: How accelerate divides, if it is what calls. At the beginning of every loop it
             gives its own count of whole loops, which must neither repeat an epoch whose loop was
             left nor lose a place that was loaded. For a process for which another one reads, it is
             the only sign that a loop begins.
-        loop_stride: As `Progress.begin`'s.
-        ended: As `Progress.begin`'s.
+        loop_stride: As `EpochCursor.begin`'s.
+        ended: As `EpochCursor.begin`'s.
     """
     if division is None or division.epoch is None:
-        progress.set_epoch(epoch)
+        cursor.set_epoch(epoch)
         return
-    progress.advance(division.epoch, ended)
+    cursor.advance(division.epoch, ended)
     if not division.reads:
-        progress.announce(loop_stride, ended)
+        cursor.announce(loop_stride, ended)
 
 
 def make_schedule(pack: Pack, options: OrderOptions) -> Schedule:
@@ -257,10 +259,10 @@ def make_schedule(pack: Pack, options: OrderOptions) -> Schedule:
     return schedule
 
 
-def sequence_of(pack: Pack, schedule: Schedule) -> Sequence:
+def sequence_of(pack: Pack, schedule: Schedule) -> OrderIdentity:
     """What a state of this pack and schedule belongs to."""
     options = schedule.options
-    return Sequence(
+    return OrderIdentity(
         pack=pack.identity,
         samples=schedule.samples,
         seed=options.seed,

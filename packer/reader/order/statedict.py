@@ -25,7 +25,7 @@ _SINCE = "_steps_since_snapshot"
 
 
 @dataclass(frozen=True)
-class Sequence:
+class OrderIdentity:
     """What the global sequences of all epochs follow from.
 
     Attributes:
@@ -75,13 +75,13 @@ class Share:
     step: int
 
 
-def write_state(sequence: Sequence, place: Place, share: Share | None = None) -> dict[str, Any]:
+def make_state(sequence: OrderIdentity, place: Place, share: Share | None = None) -> dict[str, Any]:
     """The state of a stream or, with a share, of one worker of a walk that began at `place`."""
     state = {"kind": _KIND, "version": VERSION, **asdict(sequence), **asdict(place)}
     return state if share is None else {**state, "share": asdict(share)}
 
 
-def read_state(state: Mapping[str, Any], sequence: Sequence) -> Place:
+def parse_state(state: Mapping[str, Any], sequence: OrderIdentity) -> Place:
     """The place that a state describes.
 
     Args:
@@ -114,8 +114,8 @@ def read_state(state: Mapping[str, Any], sequence: Sequence) -> Place:
     return Place(place.epoch, min(place.position + steps * shares[0].stride, sequence.samples))
 
 
-def read_share(
-    state: Mapping[str, Any], sequence: Sequence, worker: int, workers: int, stride: int
+def parse_share(
+    state: Mapping[str, Any], sequence: OrderIdentity, worker: int, workers: int, stride: int
 ) -> tuple[Place, int]:
     """Where one worker goes on: where its walk began, and its next step from there.
 
@@ -123,7 +123,7 @@ def read_share(
         UsageError: No such state, of another sequence, or of a worker of another loader.
     """
     if "share" not in state:
-        return read_state(state, sequence), worker
+        return parse_state(state, sequence), worker
     place = _checked(state, sequence)
     share = Share(**state["share"])
     if (share.worker, share.workers, share.stride) != (worker, workers, stride):
@@ -147,7 +147,7 @@ def _parts(state: object) -> Iterator[Mapping[str, Any]]:
         yield from _parts(value)
 
 
-def _checked(state: Mapping[str, Any], sequence: Sequence) -> Place:
+def _checked(state: Mapping[str, Any], sequence: OrderIdentity) -> Place:
     if state.get("version") != VERSION:
         raise UsageError(
             f"this state has version {state.get('version')!r}, this packer writes {VERSION}",

@@ -10,7 +10,7 @@ import torch
 from packer.reader import PackedDataset
 from packer.reader.batches.fields import Fields
 from packer.reader.batches.iterator import MiniBatches
-from packer.reader.order.progress import Walk
+from packer.reader.order.walk import Walk
 
 
 def columns(count: int) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,7 @@ from packer.reader.loading.prefetch import Prefetch, Producer, Sheets
 from packer.reader.loading.process.client import Remote
 from packer.reader.loading.sheets import HeapSheets, PinnedSheets
 from packer.reader.order import ranks
-from packer.reader.order.epoch import Schedule
+from packer.reader.order.schedule import Schedule
 from packer.reader.order.walk import Walk
 from packer.reader.stream import BatchStream
 

@@ -19,7 +19,8 @@ from packer.reader.given import require_dataset
 from packer.reader.order import ranks
 from packer.reader.order.course import Begun, Course
 from packer.reader.order.division import sendable
-from packer.reader.order.epoch import OrderOptions, Schedule
+from packer.reader.order.options import OrderOptions
+from packer.reader.order.schedule import Schedule
 from packer.reader.order.walk import Walk
 
 
@@ -49,7 +50,8 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
     Args:
         dataset: Whose samples, with its transforms and `decode`.
         batch_size: Samples in a mini-batch of one rank; need not match the on-disk batches.
-        shuffle: "none", "batch", "window" or "full"; see `packer.reader.order.epoch.OrderOptions`.
+        shuffle: "none", "batch", "window" or "full": see `OrderOptions` in
+            `packer.reader.order.options`.
         window: On-disk batches that are mixed at a time; held in memory, 512 MB at most.
         seed: Of the order and of built-in transforms. Must be equal on all ranks.
         tail: "drop", "pad" or "keep"; None: keep for shuffle "none", else drop.

@@ -11,7 +11,7 @@ from packer.reader import PackedDataset
 from packer.reader.batches.fields import Fields
 from packer.reader.batches.material import Material
 from packer.reader.order.course import make_schedule
-from packer.reader.order.epoch import OrderOptions
+from packer.reader.order.options import OrderOptions
 from tests.packs import build_pack, fake_pack, format_name
 
 __all__ = ["build_pack", "fake_pack", "format_name", "make_material"]

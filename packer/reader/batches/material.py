@@ -9,7 +9,7 @@ from packer.reader.batches.fields import Fields
 from packer.reader.batches.samples import StoredSamples
 from packer.reader.images.decoding import IMAGE
 from packer.reader.images.layout import Layout
-from packer.reader.order.epoch import Schedule
+from packer.reader.order.schedule import Schedule
 
 
 class Wanted(NamedTuple):

@@ -13,8 +13,9 @@ from packer.pack.opened import Pack
 from packer.reader.order import ranks
 from packer.reader.order.cursor import EpochCursor
 from packer.reader.order.division import Division, find_division
-from packer.reader.order.epoch import OrderOptions, Schedule
+from packer.reader.order.options import OrderOptions
 from packer.reader.order.record import Ended, never
+from packer.reader.order.schedule import Schedule
 from packer.reader.order.statedict import (
     OrderIdentity,
     Place,

@@ -1,34 +1,26 @@
-"""The order of an epoch, and how it is cut into mini-batches. Pure: numbers in, numbers out.
+"""The order of an epoch. Pure: numbers in, numbers out.
 
-An epoch is one global sequence of samples, a function of (seed, epoch) alone. A global mini-batch,
-that of all W ranks with B samples each, is W·B consecutive positions of it; sorted by lane, rank r
-takes the r-th B samples. So at constant W·B the global mini-batches do not depend on the number of
-ranks, and workers, who take them in turn, do not change them either. An epoch can be gone on with
-from any position, in mini-batches of any size.
+An epoch is one global sequence of samples, a function of (seed, epoch) alone.
 
 With shuffle "window", the samples of each on-disk batch are shuffled, and `window` batches are
 mixed at a time: each is a lane (`packer.reader.order.lanes`). A rank is given lanes, not samples,
-so ranks on different nodes do not read the same batches. On-disk batches are looked into when they
-are reached, so no process holds an array as long as the epoch (shuffle "full" apart).
+so ranks on different nodes do not read the same batches. The order within an on-disk batch is
+computed when the batch is reached, so no process holds an array as long as the epoch (except with
+shuffle "full").
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from packer.errors import UsageError, suggestion
 from packer.reader.order.hashing import combine, keys
 from packer.reader.order.lanes import deal, one_lane
+from packer.reader.order.options import OrderOptions
 from packer.types import Array
 
-SHUFFLES = ("none", "batch", "window", "full")
-TAILS = ("drop", "pad", "keep")
-#: Bytes of on-disk batches that a process may hold in memory. Room for two windows of 16 batches of
-#: 128 samples of 125 KB, and small beside what a training process needs otherwise.
-WINDOW_BYTES = 512_000_000
 #: A rank reads a batch whole if it needs at least this part of it, else sample by sample: so it
 #: never reads more than 1.5 times what it needs, nor most of a batch in pieces.
 WORTH_WHOLE = 2 / 3
@@ -37,51 +29,6 @@ WORTH_WHOLE = 2 / 3
 _BATCHES, _SAMPLES, _TURN = 1, 2, 3
 #: 2^64 / golden ratio: multiples of it, modulo 2^64, are spread evenly, however many.
 _GOLDEN = 0x9E3779B97F4A7C15
-
-
-@dataclass(frozen=True)
-class OrderOptions:
-    """What a user can ask of the order. Equal on all ranks but for `rank`.
-
-    Attributes:
-        batch_size: Samples in a mini-batch of one rank.
-        shuffle: none: as packed; batch: on-disk batches in random order, each as packed; window:
-            on-disk batches in random order, `window` of them mixed at a time, the samples of each
-            shuffled; full: all samples.
-        window: In on-disk batches; made smaller where they exceed `window_bytes`.
-        seed: Any integer.
-        tail: What becomes of the last, partial global mini-batch. drop: left out (with shuffle
-            "none", epochs from the second on begin elsewhere, so that it is not always the same);
-            pad: filled up with samples from the start of the sequence; keep: left partial, each
-            sample once, ranks may differ by a step. None: keep for shuffle "none", else drop.
-        rank: Of this process.
-        world_size: Number of ranks.
-        window_bytes: Most bytes that the batches of two windows may have: one gives way to the
-            next.
-
-    Raises:
-        UsageError: A value that cannot be.
-    """
-
-    batch_size: int
-    shuffle: str = "window"
-    window: int = 16
-    seed: int = 0
-    tail: str | None = None
-    rank: int = 0
-    world_size: int = 1
-    window_bytes: int = WINDOW_BYTES
-
-    def __post_init__(self) -> None:
-        _check_choice("shuffle", self.shuffle, SHUFFLES)
-        if self.tail is None:
-            object.__setattr__(self, "tail", "keep" if self.shuffle == "none" else "drop")
-        _check_choice("tail", str(self.tail), TAILS)
-        for name in ("batch_size", "window", "world_size", "window_bytes"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} {getattr(self, name)} is out of range", "at least 1")
-        if not 0 <= self.rank < self.world_size:
-            raise UsageError(f"rank {self.rank} is none of {self.world_size} ranks, from 0")
 
 
 @dataclass(frozen=True)
@@ -249,89 +196,5 @@ class EpochOrder:
         return self._arranged[0]
 
 
-class Schedule:
-    """All epochs of a pack for one rank: how many mini-batches, and what is in each.
-
-    Args:
-        counts: Samples of each on-disk batch.
-        batch_bytes: Bytes of each on-disk batch.
-        options: As asked.
-
-    Attributes:
-        options: With the window that the bytes allow.
-        samples: Number of samples of an epoch.
-        stride: Samples of a global mini-batch.
-    """
-
-    def __init__(self, counts: Array, batch_bytes: Array, options: OrderOptions) -> None:
-        self.options = replace(options, window=fitting_window(batch_bytes, options))
-        self.samples = int(counts.sum(dtype=np.int64))
-        self.stride = options.batch_size * options.world_size
-        self._counts = counts
-
-    def __len__(self) -> int:
-        """Number of mini-batches of an epoch on this rank."""
-        return self.steps(0)
-
-    def steps(self, start: int) -> int:
-        """Number of mini-batches on this rank from a position of the epoch on."""
-        options = self.options
-        full, rest = divmod(max(0, self.samples - start), self.stride)
-        if options.tail == "pad":
-            return full + (rest > 0)
-        if options.tail == "keep":
-            return full + (rest > options.rank * options.batch_size)
-        return full
-
-    def global_steps(self, start: int, stride: int) -> int:
-        """Number of global mini-batches of `stride` samples from a position of the epoch on: the
-        steps of the rank that has most.
-        """
-        left = max(0, self.samples - start)
-        return left // stride if self.options.tail == "drop" else -(-left // stride)
-
-    def ended(self, start: int) -> bool:
-        """Whether no rank has a mini-batch from a position of the epoch on."""
-        least = self.stride if self.options.tail == "drop" else 1
-        return start + least > self.samples
-
-    def span(self, step: int, start: int = 0) -> tuple[int, int]:
-        """First position of the global mini-batch `step`, and the one after its last.
-
-        Args:
-            step: Number of the mini-batch, from 0.
-            start: Position in the epoch from which it is counted.
-        """
-        first = start + step * self.stride
-        stop = first + self.stride
-        return first, (min(stop, self.samples) if self.options.tail == "keep" else stop)
-
-    def mini_batch(self, order: EpochOrder, step: int, start: int = 0) -> Array:
-        """int64, the samples of this rank's mini-batch; arguments as for `span`."""
-        size = self.options.batch_size
-        place = self.options.rank * size
-        return order.at(order.mini_batch(*self.span(step, start))[place : place + size])
-
-    def order(self, epoch: int) -> EpochOrder:
-        """The sequence of one epoch."""
-        return EpochOrder(self._counts, self.options, epoch)
-
-
-def fitting_window(batch_bytes: Array, options: OrderOptions) -> int:
-    """The window in batches, such that two of them do not exceed `options.window_bytes`; a power of
-    two if it has to be made smaller, as numbers of ranks are.
-
-    Depends on the pack and the options alone, so it is equal on all ranks.
-    """
-    largest = max(int(batch_bytes.max(initial=1)), 1)
-    fits = max(1, options.window_bytes // (2 * largest))
-    return options.window if options.window <= fits else 1 << (fits.bit_length() - 1)
-
-
 def _shuffled(numbers: Array, state: int) -> Array:
     return numbers[np.argsort(keys(state, numbers), kind="stable")]
-
-
-def _check_choice(what: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise UsageError(f"unknown {what} {value!r}", suggestion(value, choices))

@@ -24,7 +24,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from packer.errors import UsageError
-from packer.reader.order.epoch import EpochOrder, OrderOptions, Schedule
+from packer.reader.order.epoch import EpochOrder
+from packer.reader.order.options import OrderOptions
+from packer.reader.order.schedule import Schedule
 from packer.types import Array
 
 #: Of the distinct classes that a permutation has, the part that an order may fall short by.

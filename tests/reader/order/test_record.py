@@ -74,6 +74,7 @@ def test_the_last_loop() -> None:
     assert (record.last_stride, record.reader) == (0, Reader.ITSELF)
 
 
+@pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
 def test_a_forked_process_shares_it_and_a_copy_does_not() -> None:
     record = EpochRecord()
     copy = record.copy()

@@ -34,54 +34,56 @@ def started(remotes: list[Remote], material: Any, keep: int = 2) -> Remote:
     return remotes[-1]
 
 
-def test_mini_batches_in_slots(build_pack: Any, make_material: Any, remotes: list[Remote]) -> None:
+def test_mini_batches_in_segments(
+    build_pack: Any, make_material: Any, remotes: list[Remote]
+) -> None:
     built = build_pack([[8]])
     remote = started(remotes, make_material(built, 2))
     assert remote.sheets is not None
-    walk = remote.begin()
-    asked = []
+    loop = remote.begin()
+    pending = []
     for step in range(4):
         sheet = remote.sheets.take()
-        asked.append((walk.submit(Wanted(0, 0, step), sheet), sheet))
-    for step, (answer, sheet) in enumerate(asked):
-        assert answer.result().columns["key"] == built.keys[2 * step : 2 * step + 2]
+        pending.append((loop.submit(Wanted(0, 0, step), sheet), sheet))
+    for step, (reply, sheet) in enumerate(pending):
+        assert reply.result().columns["key"] == built.keys[2 * step : 2 * step + 2]
         pictures = sheet.tensor(2).permute(0, 2, 3, 1)
         assert np.array_equal(pictures, built.pixels[2 * step : 2 * step + 2])
-    walk.close()
+    loop.close()
 
 
-def test_slots_of_a_walk_that_was_left_come_back(
+def test_segments_of_a_loop_that_was_left_come_back(
     build_pack: Any, make_material: Any, remotes: list[Remote]
 ) -> None:
-    """But not before the other process is done with them."""
+    """But not before the other process has finished with them."""
     remote = started(remotes, make_material(build_pack([[8] * 4]), 2), keep=9)
     assert remote.sheets is not None
     for _ in range(5):
-        walk = remote.begin()
+        loop = remote.begin()
         for step in range(6):
-            walk.submit(Wanted(0, 0, step), remote.sheets.take())
-        walk.close()
+            loop.submit(Wanted(0, 0, step), remote.sheets.take())
+        loop.close()
     last = remote.begin().submit(Wanted(0, 0, 0), remote.sheets.take())
     assert len(last.result().columns["key"]) == 2
-    assert len(remote.sheets._lending._free) == min(9, remote.sheets._slots.made - 1)
+    assert len(remote.sheets._lending._free) == min(9, remote.sheets._segments.made - 1)
 
 
-def test_slots_beyond_what_is_kept_are_forgotten(
+def test_segments_beyond_those_that_are_kept_are_dropped(
     build_pack: Any, make_material: Any, remotes: list[Remote]
 ) -> None:
     remote = started(remotes, make_material(build_pack([[8]]), 2), keep=1)
     assert remote.sheets is not None
     for _ in range(3):
-        walk = remote.begin()
+        loop = remote.begin()
         held = []
         for step in range(4):
             sheet = remote.sheets.take()
-            made = walk.submit(Wanted(0, 0, step), sheet).result()
+            made = loop.submit(Wanted(0, 0, step), sheet).result()
             assert made.in_sheet == 2
             held.append(sheet.tensor(2))
-        walk.close()
+        loop.close()
         del held, sheet
-    assert remote.sheets._slots.made == 4 + 3 + 3
+    assert remote.sheets._segments.made == 4 + 3 + 3
     assert remote.begin().submit(Wanted(0, 0, 0), remote.sheets.take()).result()
     if sys.platform == "linux":
         maps = Path(f"/proc/{remote._process.pid}/maps").read_text()
@@ -98,11 +100,11 @@ def test_killed_it_is_an_error_that_says_so(
         return pixels
 
     remote = started(remotes, make_material(build_pack([[8]]), 2, transform=wait))
-    answer = remote.begin().submit(Wanted(0, 0, 0), None)
+    reply = remote.begin().submit(Wanted(0, 0, 0), None)
     threading.Timer(0.3, os.kill, (remote._process.pid, signal.SIGKILL)).start()
     begun = time.monotonic()
     with pytest.raises(WorkerError, match="was killed by SIGKILL"):
-        answer.result()
+        reply.result()
     assert time.monotonic() - begun < 20
     assert not remote.usable
     with pytest.raises(WorkerError, match="was killed by SIGKILL"):
@@ -125,14 +127,14 @@ def test_half_a_message_is_the_last(
 ) -> None:
     """Ctrl-C in the middle of one: nothing that comes after it could be understood."""
     remote = started(remotes, make_material(build_pack([[8]]), 2))
-    answer = remote.begin().submit(Wanted(0, 0, 0), None)
+    reply = remote.begin().submit(Wanted(0, 0, 0), None)
 
     def interrupted() -> None:
         raise KeyboardInterrupt
 
     remote._connection.recv = interrupted
     with pytest.raises(KeyboardInterrupt):
-        answer.result()
+        reply.result()
     assert not remote.usable
 
 

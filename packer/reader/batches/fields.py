@@ -1,4 +1,4 @@
-"""What mini-batches hold, a field each: what streams and loaders share."""
+"""The fields of a mini-batch: reading, transforming and collating each of them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from packer.types import Array
 
 LABEL = "label"
 KEY = "key"
-#: Tells the hashes that seed augmentation from those that make the order.
+#: Makes the hashes that seed augmentation different from those that make the order.
 _AUGMENT = 16
-#: Where nothing is drawn, a stream of numbers for each picture would be made for nothing.
+#: Used if no transform draws anything: saves making a stream of numbers for each picture.
 _NOTHING = Draws(0)
 
 
@@ -25,9 +25,9 @@ class Fields:
     """The fields of a stream's mini-batches.
 
     Args:
-        dataset: Whose samples.
-        names: Which fields, in order.
-        seed: Of built-in transforms.
+        dataset: The samples.
+        names: Names of the fields, in order.
+        seed: Seed of built-in transforms.
         as_dict: Make dicts by field name instead of named tuples.
 
     Attributes:
@@ -35,7 +35,7 @@ class Fields:
         as_dict: As given.
 
     Raises:
-        UsageError: An unknown field, one twice, or none.
+        UsageError: A field is unknown or there twice, or there are none.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Fields:
             raise UsageError(f"fields {self.names} cannot be", "one or more names, each once")
 
     def of(self, dataset: StoredSamples) -> Fields:
-        """The same fields of another data set with the same fields."""
+        """Return the same fields of another data set that has them."""
         return Fields(dataset, self.names, self._seed, self.as_dict)
 
     def column(
@@ -75,16 +75,16 @@ class Fields:
         return [None if payload is None else bytes(payload) for payload in payloads]
 
     def draws(self, epoch: int, sample: int) -> Draws:
-        """What a sample's built-in transforms draw from in an epoch."""
+        """Return the random numbers for a sample's built-in transforms in an epoch."""
         if not self._dataset.decoder.random:
             return _NOTHING
         return Draws(combine(self._seed, epoch, _AUGMENT, sample))
 
     def image(self, payload: memoryview | None, epoch: int, sample: int) -> Any:
-        """One picture behind all transforms.
+        """Decode one picture and apply all transforms.
 
         Raises:
-            DamagedSample: The sample has no picture, or it cannot be decoded.
+            DamagedSample: The picture is missing or cannot be decoded.
         """
         decoder, draws = self._dataset.decoder, self.draws(epoch, sample)
         if decoder.decode == "bytes" or decoder.others:

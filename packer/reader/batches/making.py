@@ -124,7 +124,7 @@ class Maker:
             DamageError: The sample's file was changed while it was in use.
         """
         self._dataset.payloads.files.look()
-        self._dataset.skips.note(error)
+        self._dataset.skips.add(error)
         return self._made_anew(draft)
 
     def finished(self, draft: Draft) -> Made:

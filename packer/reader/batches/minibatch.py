@@ -1,7 +1,7 @@
-"""What a stream yields: a tuple with names.
+"""The mini-batches that a stream yields: named tuples.
 
-With `pin_memory=True`, DataLoader makes a list of a plain tuple in many versions of torch; a named
-one it keeps in all. So training code gets the same type with and without it.
+With `pin_memory=True`, DataLoader turns a plain tuple into a list in many versions of torch, but
+keeps a named tuple in all of them. So training code gets the same type with and without it.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from functools import lru_cache
 from typing import Any
 
 
-@lru_cache(maxsize=64)  # there are as many as there are choices of fields in a program: a few
+@lru_cache(maxsize=64)  # one class for each choice of fields: a program has a few
 def mini_batch_type(fields: tuple[str, ...]) -> Any:
-    """The class of mini-batches with these fields, one class for each choice of them.
+    """Return the class of mini-batches with these fields.
 
-    A field whose name cannot be an attribute's is reached by its place alone.
+    A field whose name is no valid attribute name can be reached by its index only.
     """
-    make: Any = collections.namedtuple  # mypy knows it with literal names only
+    make: Any = collections.namedtuple  # mypy accepts literal names only
     base: Any = make("MiniBatch", fields, rename=True)
 
     class MiniBatch(base):  # type: ignore[misc]
-        """One mini-batch, a field each, in the order that was asked for."""
+        """One mini-batch: its fields, in the order of `fields`."""
 
         __slots__ = ()
 
         def __reduce__(self) -> tuple[object, ...]:
-            # Made on demand, so pickle cannot find it by its name.
+            # The class is made on demand, so pickle cannot find it by its name.
             return make_mini_batch, (fields, tuple(self))
 
     return MiniBatch
 
 
 def make_mini_batch(fields: tuple[str, ...], values: Iterable[Any]) -> Any:
-    """A mini-batch of these values, one a field."""
+    """Make a mini-batch of these values, one for each field."""
     return mini_batch_type(fields)(*values)

@@ -204,7 +204,7 @@ class EpochCursor:
             step = info.id
         place = noted or given or record.next(ended)
         if noted is None:
-            loops.note(record.notes, loop, place, info.num_workers - 1)
+            loops.add(record.notes, loop, place, info.num_workers - 1)
         taken = noted is not None and not record.chosen(place.epoch)
         if not (taken or self._dropped):
             record.take(place, loop_stride)

@@ -21,13 +21,13 @@ from packer.reader.order.lanes import deal, one_lane
 from packer.reader.order.options import OrderOptions
 from packer.types import Array
 
-#: A rank reads a batch whole if it needs at least this part of it, else sample by sample: so it
-#: never reads more than 1.5 times what it needs, nor most of a batch in pieces.
+#: A rank reads a batch whole if it needs at least this part of it, else sample by sample. So it
+#: never reads more than 1.5 times the bytes that it needs, and never most of a batch in pieces.
 WORTH_WHOLE = 2 / 3
 
-# What a hash is for: equal (seed, epoch) must not give equal numbers for different purposes.
+# Purposes of hashes: equal (seed, epoch) must not give equal numbers for different purposes.
 _BATCHES, _SAMPLES, _TURN = 1, 2, 3
-#: 2^64 / golden ratio: multiples of it, modulo 2^64, are spread evenly, however many.
+#: 2^64 / golden ratio: any number of its multiples, modulo 2^64, are spread evenly.
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -36,11 +36,13 @@ class Needs:
     """The on-disk batches that one rank needs in an epoch.
 
     Attributes:
-        whole: bool, one an on-disk batch: whether it is worth reading whole.
-        first: int64, one an on-disk batch: position of its first sample that the rank may need;
-            of batches that it does not need, the epoch's length.
-        last: int64: position of the last one; -1 where there is none.
-        ahead: How many positions ahead a batch is announced: a round of all lanes.
+        whole: bool, one for each on-disk batch: whether to read it whole.
+        first: int64, one for each on-disk batch: position of the first sample that the rank may
+            need; the epoch's length if it needs none.
+        last: int64, one for each on-disk batch: position of the last such sample; -1 if there is
+            none.
+        ahead: Number of positions by which a batch is announced before its first need: a round of
+            all lanes.
     """
 
     whole: Array
@@ -53,9 +55,9 @@ class EpochOrder:
     """The global sequence of one epoch.
 
     Args:
-        counts: Samples of each on-disk batch, in pack order; empty batches may be among them.
-        options: As asked; `window` as it is (see `Schedule`).
-        epoch: Its number.
+        counts: Number of samples of each on-disk batch, in pack order; 0 is allowed.
+        options: Options of the order; their window is used as it is (see `Schedule`).
+        epoch: Number of the epoch.
     """
 
     def __init__(self, counts: Array, options: OrderOptions, epoch: int) -> None:
@@ -74,7 +76,7 @@ class EpochOrder:
             self._visits, self._rounds = deal(self._counts[batches], lanes)
         else:
             self._visits = one_lane(self._counts[batches], self._turn(options, epoch))
-        # Position in its lane and lane as one number, which ascends from visit to visit.
+        # Lane and position in the lane as one number, which ascends from visit to visit.
         self._ladder = self._visits.lane * (self._total + 1) + self._visits.start
         self._arranged: OrderedDict[int, Array] = OrderedDict()
 
@@ -84,20 +86,20 @@ class EpochOrder:
 
     @property
     def lanes(self) -> int:
-        """Number of lanes; 1 but for shuffle "window"."""
+        """Number of lanes; 1 unless shuffle is "window"."""
         return self._visits.lanes
 
     @property
     def windows(self) -> int:
-        """Number of rounds in which the lanes are dealt batches; what is cut to measure at the end
-        is one more.
+        """Number of rounds in which batches are dealt to lanes; the batches that are cut to size at
+        the end count as one more round.
         """
         if self._kind == "full":
             return min(1, len(self._batches))
         return self._rounds + (self._rounds * self.lanes < len(self._batches))
 
     def batches(self, window: int) -> Array:
-        """int64, numbers of the on-disk batches of one round."""
+        """Return int64, the numbers of the on-disk batches of one round."""
         if self._kind == "full":
             return self._batches
         first = window * self.lanes
@@ -109,21 +111,23 @@ class EpochOrder:
         return self._batches
 
     def take(self, start: int, stop: int) -> Array:
-        """int64, the samples at positions [start, stop). Positions beyond the end start over at the
-        beginning.
+        """Return int64, the samples at positions [start, stop). Positions beyond the end continue
+        at the beginning.
         """
         return self.at(np.arange(start, stop))
 
     def mini_batch(self, start: int, stop: int) -> Array:
-        """int64, positions [start, stop) in the order in which ranks divide them up: by lane, those
-        beyond the end last.
+        """Return int64, positions [start, stop) in the order in which they are divided among ranks:
+        by lane, positions beyond the end last.
         """
         inside = np.arange(start, min(stop, self._total))
         inside = inside[np.argsort(self._visits.turn[inside % self.lanes], kind="stable")]
         return np.concatenate((inside, np.arange(max(start, self._total), stop)))
 
     def at(self, positions: Array) -> Array:
-        """int64, the samples at some positions, which start over beyond the end."""
+        """Return int64, the samples at some positions; those beyond the end continue at the
+        beginning.
+        """
         if not self._total:
             return np.zeros(0, np.int64)
         positions = positions % self._total
@@ -146,14 +150,14 @@ class EpochOrder:
         return found
 
     def needs(self, rank: int, world_size: int) -> Needs:
-        """The on-disk batches that a rank needs, and when."""
+        """Return which on-disk batches a rank needs, and when."""
         visits, count = self._visits, len(self._counts)
         low, high = rank * self.lanes / world_size, (rank + 1) * self.lanes / world_size
         lane = np.arange(self.lanes)
         share = np.clip(np.minimum(lane + 1, high) - np.maximum(lane, low), 0, 1)[visits.lane]
         batch = self._batches[visits.batch]
         needed = np.bincount(batch, share * visits.length, count)
-        # In order of the pack, what a rank needs of a batch is one stretch, and read as such.
+        # In pack order, the samples that a rank needs of a batch are one stretch, read as such.
         worth = WORTH_WHOLE if self._kind == "window" else 1.0
         whole = (needed >= worth * self._counts - 1e-6) & (needed > 0) & (self._kind != "full")
         first, last = np.full(count, self._total), np.full(count, -1)
@@ -164,32 +168,32 @@ class EpochOrder:
         return Needs(whole, first, last, -(-self._total // rounds))
 
     def _turn(self, options: OrderOptions, epoch: int) -> int:
-        """Where the sequence begins, in batches in a row. Were it always at the beginning of one, a
-        rank would get the same part of each batch in every epoch, or the same samples would be
-        dropped.
+        """Return the sample, counted through all batches, at which the sequence begins. If it were
+        always the first one of a batch, a rank would get the same part of each batch in every
+        epoch, or the same samples would be dropped.
         """
         if self._kind == "batch" and len(self._batches):
             return combine(self._state, _TURN) % int(self._counts[self._batches[0]])
         if self._kind == "none" and options.tail == "drop":
-            # In any three epochs nothing is left out of all: they begin at 0, 0.62, 0.24.
+            # No sample is left out of three epochs in a row: they begin at 0, 0.62, 0.24.
             return (epoch * _GOLDEN % 2**64) * self._total >> 64
         return 0
 
     def _inside(self, batch: int) -> Array:
-        """A batch's samples, shuffled."""
+        """Return a batch's samples, shuffled."""
         found = self._arranged.get(batch)
         if found is None:
             samples = self._first[batch] + np.arange(self._counts[batch])
             found = self._arranged[batch] = _shuffled(samples, combine(self._state, _SAMPLES))
-            # Sequences are walked forwards: no more is worth keeping than a window on its way
-            # from one round to the next.
+            # Sequences are read forwards: it is enough to keep one window while the next one
+            # begins.
             while len(self._arranged) > 2 * self.lanes:
                 self._arranged.popitem(last=False)
         self._arranged.move_to_end(batch)
         return found
 
     def _whole(self) -> Array:
-        """All samples, shuffled."""
+        """Return all samples, shuffled."""
         if 0 not in self._arranged:
             samples = np.arange(self._total)
             self._arranged[0] = _shuffled(samples, combine(self._state, _SAMPLES))

@@ -1,4 +1,4 @@
-"""What a user can ask of the order of an epoch."""
+"""The options of an epoch's order."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ WINDOW_BYTES = 512_000_000
 
 @dataclass(frozen=True)
 class OrderOptions:
-    """What a user can ask of the order. Equal on all ranks but for `rank`.
+    """Options of the order. All but `rank` must be equal on all ranks.
 
     Attributes:
         batch_size: Samples in a mini-batch of one rank.
-        shuffle: none: as packed; batch: on-disk batches in random order, each as packed; window:
-            on-disk batches in random order, `window` of them mixed at a time, the samples of each
-            shuffled; full: all samples.
-        window: In on-disk batches; made smaller where they exceed `window_bytes`.
+        shuffle: "none": the packed order; "batch": on-disk batches in random order, each in its
+            packed order; "window": on-disk batches in random order, `window` of them mixed at a
+            time, the samples of each shuffled; "full": all samples shuffled.
+        window: Number of on-disk batches; reduced if they exceed `window_bytes`.
         seed: Any integer.
-        tail: What becomes of the last, partial global mini-batch. drop: left out (with shuffle
-            "none", epochs from the second on begin elsewhere, so that it is not always the same);
-            pad: filled up with samples from the start of the sequence; keep: left partial, each
-            sample once, ranks may differ by a step. None: keep for shuffle "none", else drop.
-        rank: Of this process.
+        tail: Use of the last, partial global mini-batch. "drop": it is left out (with shuffle
+            "none", epochs from the second on begin elsewhere, so that its samples differ); "pad":
+            it is filled up with samples from the start of the sequence; "keep": it stays partial,
+            each sample comes once, and ranks may differ by one step. None: "keep" for shuffle
+            "none", else "drop".
+        rank: Rank of this process.
         world_size: Number of ranks.
-        window_bytes: Most bytes that the batches of two windows may have: one gives way to the
-            next.
+        window_bytes: Largest size of the batches of two windows, in bytes: while one window ends,
+            the next one begins.
 
     Raises:
-        UsageError: A value that cannot be.
+        UsageError: A value is invalid.
     """
 
     batch_size: int
@@ -55,7 +56,7 @@ class OrderOptions:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} {getattr(self, name)} is out of range", "at least 1")
         if not 0 <= self.rank < self.world_size:
-            raise UsageError(f"rank {self.rank} is none of {self.world_size} ranks, from 0")
+            raise UsageError(f"rank {self.rank} is out of range: 0 to {self.world_size - 1}")
 
 
 def _check_choice(what: str, value: str, choices: tuple[str, ...]) -> None:

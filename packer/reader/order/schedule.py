@@ -19,17 +19,17 @@ from packer.types import Array
 
 
 class Schedule:
-    """All epochs of a pack for one rank: how many mini-batches, and what is in each.
+    """The mini-batches of one rank, in all epochs of a pack.
 
     Args:
-        counts: Samples of each on-disk batch.
-        batch_bytes: Bytes of each on-disk batch.
-        options: As asked.
+        counts: Number of samples of each on-disk batch.
+        batch_bytes: Size of each on-disk batch in bytes.
+        options: Options of the order.
 
     Attributes:
-        options: With the window that the bytes allow.
+        options: The options, with a window that fits into memory.
         samples: Number of samples of an epoch.
-        stride: Samples of a global mini-batch.
+        stride: Number of samples of a global mini-batch.
     """
 
     def __init__(self, counts: Array, batch_bytes: Array, options: OrderOptions) -> None:
@@ -43,7 +43,7 @@ class Schedule:
         return self.steps(0)
 
     def steps(self, start: int) -> int:
-        """Number of mini-batches on this rank from a position of the epoch on."""
+        """Return the number of mini-batches on this rank from a position of the epoch on."""
         options = self.options
         full, rest = divmod(max(0, self.samples - start), self.stride)
         if options.tail == "pad":
@@ -53,44 +53,45 @@ class Schedule:
         return full
 
     def global_steps(self, start: int, stride: int) -> int:
-        """Number of global mini-batches of `stride` samples from a position of the epoch on: the
-        steps of the rank that has most.
+        """Return the number of global mini-batches of `stride` samples from a position of the epoch
+        on: the steps of the rank that has most.
         """
         left = max(0, self.samples - start)
         return left // stride if self.options.tail == "drop" else -(-left // stride)
 
     def ended(self, start: int) -> bool:
-        """Whether no rank has a mini-batch from a position of the epoch on."""
+        """Return whether no rank has a mini-batch from a position of the epoch on."""
         least = self.stride if self.options.tail == "drop" else 1
         return start + least > self.samples
 
     def span(self, step: int, start: int = 0) -> tuple[int, int]:
-        """First position of the global mini-batch `step`, and the one after its last.
+        """Return the first position of the global mini-batch `step`, and the one after its last.
 
         Args:
             step: Number of the mini-batch, from 0.
-            start: Position in the epoch from which it is counted.
+            start: Position in the epoch from which steps are counted.
         """
         first = start + step * self.stride
         stop = first + self.stride
         return first, (min(stop, self.samples) if self.options.tail == "keep" else stop)
 
     def mini_batch(self, order: EpochOrder, step: int, start: int = 0) -> Array:
-        """int64, the samples of this rank's mini-batch; arguments as for `span`."""
+        """Return int64, the samples of this rank's mini-batch; arguments as for `span`."""
         size = self.options.batch_size
         place = self.options.rank * size
         return order.at(order.mini_batch(*self.span(step, start))[place : place + size])
 
     def order(self, epoch: int) -> EpochOrder:
-        """The sequence of one epoch."""
+        """Return the order of one epoch."""
         return EpochOrder(self._counts, self.options, epoch)
 
 
 def fitting_window(batch_bytes: Array, options: OrderOptions) -> int:
-    """The window in batches, such that two of them do not exceed `options.window_bytes`; a power of
-    two if it has to be made smaller, as numbers of ranks are.
+    """Return the largest window, in batches, up to `options.window`, of which two do not exceed
+    `options.window_bytes`. If it must be reduced, it is a power of 2, as numbers of ranks usually
+    are.
 
-    Depends on the pack and the options alone, so it is equal on all ranks.
+    It depends on the pack and the options alone, so it is equal on all ranks.
     """
     largest = max(int(batch_bytes.max(initial=1)), 1)
     fits = max(1, options.window_bytes // (2 * largest))

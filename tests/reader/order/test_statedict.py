@@ -62,10 +62,10 @@ def test_a_worker_goes_on_from_its_share() -> None:
 def test_some_workers_shares_are_refused() -> None:
     state = shares([2, 1, 2])
     del state["_snapshot"]["worker_1"]
-    with pytest.raises(UsageError, match="not that of all workers"):
+    with pytest.raises(UsageError, match="not the state of all workers"):
         parse_state(state, SEQUENCE)
     mixed = {"a": shares([2, 1]), "b": shares([2, 1], position=30)}
-    with pytest.raises(UsageError, match="not that of all workers"):
+    with pytest.raises(UsageError, match="not the state of all workers"):
         parse_state(mixed, SEQUENCE)
 
 
@@ -84,7 +84,7 @@ def test_another_sequence_is_refused_by_name(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("state", [{}, {"epoch": 3}, {"a": {"b": 1}}, {"a": [1]}])
 def test_what_is_no_state_is_refused(state: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="no state of a stream"):
+    with pytest.raises(UsageError, match="not the state of a stream"):
         parse_state(state, SEQUENCE)
 
 

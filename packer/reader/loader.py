@@ -12,9 +12,9 @@ import torch
 
 from packer.attributes import ReadOnly
 from packer.errors import UsageError
-from packer.reader.batches.iterator import MiniBatches
 from packer.reader.batches.making import Maker
 from packer.reader.batches.material import Material, Wanted
+from packer.reader.batches.minibatch import MiniBatches
 from packer.reader.dataset import PackedDataset
 from packer.reader.given import require_dataset
 from packer.reader.images.layout import Layout
@@ -199,7 +199,7 @@ class Loader(BatchStream):
         planes = self._memory_format == torch.contiguous_format
         material = Material(dataset, schedule, self._contents.of(dataset), workers, planes)
         columns = self._prefetch(dataset, material, wanted)
-        return MiniBatches(columns, self._contents, walk)
+        return MiniBatches(columns, self._contents.mini_batch, walk)
 
     def _prefetch(
         self, dataset: PackedDataset, material: Material, wanted: Iterable[Wanted]

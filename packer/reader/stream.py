@@ -10,9 +10,9 @@ from torch.utils.data import IterableDataset
 from packer.attributes import ReadOnly, read_only
 from packer.reader.attributes import OrderAttributes
 from packer.reader.batches.fields import Fields
-from packer.reader.batches.iterator import MiniBatches
 from packer.reader.batches.making import Maker
 from packer.reader.batches.material import Material, Wanted
+from packer.reader.batches.minibatch import MiniBatches
 from packer.reader.batches.skipping import SkippedSample
 from packer.reader.dataset import PackedDataset
 from packer.reader.given import require_dataset
@@ -193,7 +193,8 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         self._assignments.check()
         steps = range(walk.step, schedule.steps(walk.start), walk.workers)
         wanted = (Wanted(walk.epoch, walk.start, step) for step in steps)
-        return MiniBatches(self._made(wanted, schedule, walk.workers), self._contents, walk)
+        made = self._made(wanted, schedule, walk.workers)
+        return MiniBatches(made, self._contents.mini_batch, walk)
 
     def mini_batches(self, places: Iterable[tuple[int, int]]) -> Iterator[Any]:
         """Yield the mini-batches at some places, (epoch, step) each, in the order given. Fast if
@@ -205,7 +206,8 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         self.dataset.enter_process(schedule.options.rank)
         _, workers = ranks.worker() or (0, 1)
         wanted = (Wanted(epoch, 0, step) for epoch, step in places)
-        yield from MiniBatches(self._made(wanted, schedule, workers), self._contents)
+        made = self._made(wanted, schedule, workers)
+        yield from MiniBatches(made, self._contents.mini_batch)
 
     def _made(
         self, wanted: Iterable[Wanted], schedule: Schedule, workers: int

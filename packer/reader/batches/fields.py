@@ -99,7 +99,7 @@ class Fields:
         """Make a mini-batch of all collated columns, in the order of the fields."""
         if self.as_dict:
             return {name: collated[name] for name in self.names}
-        return make_mini_batch(self.names, (collated[name] for name in self.names))
+        return make_mini_batch(self.names, [collated[name] for name in self.names])
 
 
 def _collated(name: str, column: Any) -> Any:

@@ -6,6 +6,7 @@ one thread reads (`Maker.read`), several decode, and the last of them collates (
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -19,7 +20,6 @@ from packer.reader.batches.windows import WindowBuffer
 from packer.reader.images.decoding import IMAGE
 from packer.reader.images.layout import Layout, as_tensor
 from packer.reader.order.epoch import EpochOrder
-from packer.reader.order.hashing import Draws
 from packer.types import Array
 
 #: Returns the payloads of one field of some samples.
@@ -91,15 +91,11 @@ class Maker:
             Numbers of the pictures that are not decoded: call `decode` for each.
         """
         pictures = draft.pictures
-        if not isinstance(pictures, InSheet) or not self.at_once:
+        if not isinstance(pictures, InSheet) or self._planes:
             return run
         place = slice(run.start, run.stop)
         payloads, samples = pictures.payloads[place], draft.samples[place]
-        epoch = draft.wanted.epoch
-
-        def draw(sample: int) -> Draws:
-            return self._fields.draws(epoch, sample)
-
+        draw = functools.partial(self._fields.draws, draft.wanted.epoch)
         left = self._dataset.decoder.write_all(payloads, samples, draw, pictures.sheet[place])
         return [run[number] for number in left]
 

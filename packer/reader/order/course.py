@@ -168,7 +168,7 @@ class Course:
         most = schedule.global_steps(place.position, stride)
         if not 0 <= step <= most:
             raise UsageError(
-                f"step {step} is out of range: this loop has {most} mini-batches",
+                f"step {step} is out of range: 0 to {most} mini-batches of this loop",
                 "count those that the loop has got since it began, not since the epoch did",
             )
         return self._written(Place(place.epoch, place.position + step * stride))
@@ -254,9 +254,9 @@ def make_schedule(pack: Pack, options: OrderOptions) -> Schedule:
     schedule = Schedule(index["batch_count"], index["batch_bytes"], options)
     if not len(schedule) and len(pack) and options.tail == "drop":
         warnings.warn(
-            f"{pack.root}: an epoch has no mini-batches: split {pack.split!r} has {len(pack)} "
-            f"samples, fewer than one global mini-batch of {options.batch_size} x "
-            f"{options.world_size}, and tail='drop' leaves them out; use tail='pad' or a smaller "
+            f"{pack.root}: an epoch has no mini-batches: split {pack.split!r} has fewer samples "
+            f"({len(pack)}) than one global mini-batch ({options.batch_size} x "
+            f"{options.world_size}), and tail='drop' leaves them out; use tail='pad' or a smaller "
             "batch_size",
             stacklevel=3,
         )

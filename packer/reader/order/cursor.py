@@ -150,7 +150,7 @@ class EpochCursor:
         if reader != Reader.ITSELF:
             ahead = "accelerate has" if reader == Reader.FRAMEWORK else "worker processes have"
             raise UsageError(
-                f"{ahead} read ahead, so the stream cannot know what the training loop has got",
+                f"{ahead} read ahead, so the stream cannot count what the training loop has got",
                 _COUNT_STEPS,
             )
         walk = self._walk

@@ -97,8 +97,8 @@ def measure(labels: Array, batch_counts: Array, schedule: Schedule, epochs: int 
     steps = schedule.samples // size
     if size < 2 or steps < 1 or epochs < 2:
         raise UsageError(
-            f"{schedule.samples} samples in mini-batches of {size}, {epochs} epochs: nothing to "
-            "measure",
+            "too few samples to measure an order: samples: "
+            f"{schedule.samples}, mini-batch: {size}, epochs: {epochs}",
             "use mini-batches of at least 2 samples, no larger than the split, and 2 epochs",
         )
     same_batch = max(1, _pairs(batch_counts))  # with one sample in each on-disk batch: 0 of 1

@@ -14,7 +14,6 @@ from packer.attributes import ReadOnly
 from packer.errors import UsageError
 from packer.reader.batches.making import Maker
 from packer.reader.batches.material import Material, Wanted
-from packer.reader.batches.minibatch import MiniBatches
 from packer.reader.dataset import PackedDataset
 from packer.reader.given import require_dataset
 from packer.reader.images.layout import Layout
@@ -24,9 +23,7 @@ from packer.reader.loading.pipeline import Pipeline
 from packer.reader.loading.prefetch import Prefetch, Producer, Sheets
 from packer.reader.loading.process.client import Remote
 from packer.reader.loading.sheets import HeapSheets, PinnedSheets
-from packer.reader.order import ranks
 from packer.reader.order.schedule import Schedule
-from packer.reader.order.walk import Walk
 from packer.reader.stream import BatchStream
 
 #: Mini-batches under way or ready while the training loop has one: one that is being read, one that
@@ -177,29 +174,22 @@ class Loader(BatchStream):
             self._remote.stop()
 
     def mini_batches(self, places: Iterable[tuple[int, int]]) -> Iterator[Any]:
-        """The mini-batches at some places, (epoch, step) each, in the order given. Cheap where each
-        epoch's steps ascend. Raises as `iter`.
+        """Return an iterator over the mini-batches at some places, (epoch, step) each, in the order
+        given. Threads begin to make the first ones at once. Fast if the steps of an epoch ascend.
+        Raises as `iter`.
         """
-        schedule, _ = self.course.reading()
-        self.dataset.enter_process(schedule.options.rank)
-        _, workers = ranks.worker() or (0, 1)
-        wanted = (Wanted(epoch, 0, step) for epoch, step in places)
-        return self._read_ahead(wanted, schedule, workers)
+        return self._mini_batches(places)
 
-    def _walk_through(self, walk: Walk, schedule: Schedule) -> Iterator[Any]:
-        steps = range(walk.step, schedule.steps(walk.start), walk.workers)
-        wanted = (Wanted(walk.epoch, walk.start, step) for step in steps)
-        return self._read_ahead(wanted, schedule, walk.workers, walk)
-
-    def _read_ahead(
-        self, wanted: Iterable[Wanted], schedule: Schedule, workers: int, walk: Walk | None = None
-    ) -> MiniBatches:
+    def _made(
+        self, wanted: Iterable[Wanted], schedule: Schedule, workers: int
+    ) -> Iterator[dict[str, Any]]:
+        """Make the columns of some mini-batches ahead of the loop."""
+        self._assignments.check()
         # A copy: what is assigned to the data set while threads work is for the next loop.
         dataset = copy.copy(self.dataset)
         planes = self._memory_format == torch.contiguous_format
         material = Material(dataset, schedule, self._contents.of(dataset), workers, planes)
-        columns = self._prefetch(dataset, material, wanted)
-        return MiniBatches(columns, self._contents.mini_batch, walk)
+        return self._prefetch(dataset, material, wanted)
 
     def _prefetch(
         self, dataset: PackedDataset, material: Material, wanted: Iterable[Wanted]

@@ -190,7 +190,6 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         yield from mini_batches
 
     def _walk_through(self, walk: Walk, schedule: Schedule) -> Iterator[Any]:
-        self._assignments.check()
         steps = range(walk.step, schedule.steps(walk.start), walk.workers)
         wanted = (Wanted(walk.epoch, walk.start, step) for step in steps)
         made = self._made(wanted, schedule, walk.workers)
@@ -201,17 +200,20 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         the steps of an epoch ascend: what was read for one is used again for the next. Raises as
         `iter`.
         """
-        self._assignments.check()
+        # Nothing is read before the first one is asked for.
+        yield from self._mini_batches(places)
+
+    def _mini_batches(self, places: Iterable[tuple[int, int]]) -> MiniBatches:
         schedule, _ = self.course.reading()
         self.dataset.enter_process(schedule.options.rank)
         _, workers = ranks.worker() or (0, 1)
         wanted = (Wanted(epoch, 0, step) for epoch, step in places)
-        made = self._made(wanted, schedule, workers)
-        yield from MiniBatches(made, self._contents.mini_batch)
+        return MiniBatches(self._made(wanted, schedule, workers), self._contents.mini_batch)
 
     def _made(
         self, wanted: Iterable[Wanted], schedule: Schedule, workers: int
     ) -> Iterator[dict[str, Any]]:
         """Make the columns of some mini-batches, each when it is asked for."""
+        self._assignments.check()
         maker = Maker(Material(self.dataset, schedule, self._contents, workers))
         return (maker.make(one) for one in wanted)

@@ -97,9 +97,9 @@ def measure(labels: Array, batch_counts: Array, schedule: Schedule, epochs: int 
     steps = schedule.samples // size
     if size < 2 or steps < 1 or epochs < 2:
         raise UsageError(
-            "too few samples to measure an order: samples: "
-            f"{schedule.samples}, mini-batch: {size}, epochs: {epochs}",
-            "use mini-batches of at least 2 samples, no larger than the split, and 2 epochs",
+            f"nothing to measure: {schedule.samples} samples in all, {size} in a mini-batch, "
+            f"{epochs} epochs",
+            "mini-batches of at least 2 samples, no larger than the split, and 2 epochs",
         )
     same_batch = max(1, _pairs(batch_counts))  # with one sample in each on-disk batch: 0 of 1
     classes = np.unique(labels, return_inverse=True)[1]

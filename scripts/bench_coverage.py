@@ -23,7 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from packer.reader.order.epoch import OrderOptions, Schedule
+from packer.reader.order.options import OrderOptions
+from packer.reader.order.schedule import Schedule
 
 SAMPLES = 32  # of a chunk
 LAYOUTS = ((18, 16), (100, 64))

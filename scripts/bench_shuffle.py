@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from packer.reader.order.epoch import OrderOptions, Schedule
+from packer.reader.order.options import OrderOptions
 from packer.reader.order.quality import Quality, measure
+from packer.reader.order.schedule import Schedule
 from packer.types import Array
 
 #: Bytes of an on-disk batch: 128 pictures of 26 KB, Caltech-256's at 256 pixels.

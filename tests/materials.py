@@ -8,9 +8,9 @@ import pytest
 
 from packer.reader import PackedDataset
 from packer.reader.batches.fields import Fields
-from packer.reader.batches.making import Material
+from packer.reader.batches.material import Material
 from packer.reader.order.course import make_schedule
-from packer.reader.order.epoch import OrderOptions
+from packer.reader.order.options import OrderOptions
 from tests.packs import Built
 
 
@@ -27,9 +27,10 @@ def make_material() -> MakeMaterial:
     """make_material(built, 4, transform=…) → mini-batches of 4, in order: key, image, label."""
 
     def make(built: Built, batch_size: int, planes: bool = False, **options: Any) -> Material:
+        names = options.pop("fields", ("key", "image", "label"))
         dataset = PackedDataset(built.root, **{"decode": "numpy", **options})
         schedule = make_schedule(dataset.pack, OrderOptions(batch_size, "none"))
-        fields = Fields(dataset, ("key", "image", "label"), 0, as_dict=False)
+        fields = Fields(dataset, names, 0, as_dict=False)
         return Material(dataset, schedule, fields, planes=planes)
 
     return make

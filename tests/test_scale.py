@@ -13,7 +13,8 @@ import pytest
 
 from packer.pack.opened import Pack
 from packer.pack.payloads import Payloads
-from packer.reader.order.epoch import OrderOptions, Schedule
+from packer.reader.order.options import OrderOptions
+from packer.reader.order.schedule import Schedule
 from packer.settings.options import ConvertOptions
 from packer.writer import PackWriter
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from packer.errors import UsageError
 from packer.pack.opened import Pack
-from packer.reader.order.epoch import SHUFFLES, OrderOptions, Schedule
+from packer.reader.order.options import SHUFFLES, OrderOptions
 from packer.reader.order.quality import TOLERANCE, Quality, measure, sufficient_window
+from packer.reader.order.schedule import Schedule
 from packer.wording import count
 
 _HEAD = (

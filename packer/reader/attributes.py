@@ -10,7 +10,7 @@ from typing import Any
 from packer.attributes import ReadOnly, read_only
 from packer.errors import UsageError
 from packer.pack.opened import Pack
-from packer.reader.order.epoch import Schedule
+from packer.reader.order.schedule import Schedule
 from packer.reader.sharedmem import SharedArray
 from packer.reader.views import Keys, Samples, Targets
 

@@ -12,19 +12,18 @@ import torch
 
 from packer.attributes import ReadOnly
 from packer.errors import UsageError
-from packer.reader.batches.fields import Fields
-from packer.reader.batches.making import Maker, Material, Wanted
+from packer.reader.batches.making import Maker
+from packer.reader.batches.material import Material, Wanted
 from packer.reader.dataset import PackedDataset
 from packer.reader.given import require_dataset
+from packer.reader.images.layout import Layout
 from packer.reader.loading.cores import default_threads
 from packer.reader.loading.device import Device
 from packer.reader.loading.pipeline import Pipeline
-from packer.reader.loading.prefetch import Prefetch, Sheets, Source
+from packer.reader.loading.prefetch import Prefetch, Producer, Sheets
 from packer.reader.loading.process.client import Remote
-from packer.reader.loading.sheets import HeapSheets, Layout, PinnedSheets
-from packer.reader.order import ranks
-from packer.reader.order.epoch import Schedule
-from packer.reader.order.progress import Walk
+from packer.reader.loading.sheets import HeapSheets, PinnedSheets
+from packer.reader.order.schedule import Schedule
 from packer.reader.stream import BatchStream
 
 #: Mini-batches under way or ready while the training loop has one: one that is being read, one that
@@ -175,46 +174,42 @@ class Loader(BatchStream):
             self._remote.stop()
 
     def mini_batches(self, places: Iterable[tuple[int, int]]) -> Iterator[Any]:
-        """The mini-batches at some places, (epoch, step) each, in the order given. Cheap where each
-        epoch's steps ascend. Raises as `iter`.
+        """Return an iterator over the mini-batches at some places, (epoch, step) each, in the order
+        given. Threads begin to make the first ones at once. Fast if the steps of an epoch ascend.
+        Raises as `iter`.
         """
-        schedule, _ = self.course.reading()
-        self.dataset.enter_process(schedule.options.rank)
-        _, workers = ranks.worker() or (0, 1)
-        wanted = (Wanted(epoch, 0, step) for epoch, step in places)
-        return self._read_ahead(wanted, schedule, workers)
+        return self._mini_batches(places)
 
-    def _walk_through(self, walk: Walk, schedule: Schedule) -> Iterator[Any]:
-        steps = range(walk.step, schedule.steps(walk.start), walk.workers)
-        wanted = (Wanted(walk.epoch, walk.start, step) for step in steps)
-        return self._read_ahead(wanted, schedule, walk.workers, walk)
-
-    def _read_ahead(
-        self, wanted: Iterable[Wanted], schedule: Schedule, workers: int, walk: Walk | None = None
-    ) -> _Loop:
+    def _made(
+        self, wanted: Iterable[Wanted], schedule: Schedule, workers: int
+    ) -> Iterator[dict[str, Any]]:
+        """Make the columns of some mini-batches ahead of the loop."""
+        self._assignments.check()
         # A copy: what is assigned to the data set while threads work is for the next loop.
         dataset = copy.copy(self.dataset)
         planes = self._memory_format == torch.contiguous_format
         material = Material(dataset, schedule, self._contents.of(dataset), workers, planes)
-        return _Loop(self._prefetch(material, wanted), self._contents, walk)
+        return self._prefetch(dataset, material, wanted)
 
-    def _prefetch(self, material: Material, wanted: Iterable[Wanted]) -> Prefetch:
+    def _prefetch(
+        self, dataset: PackedDataset, material: Material, wanted: Iterable[Wanted]
+    ) -> Prefetch:
         if self._process:
-            remote = self._other_process(material)
-            source: Source = remote.begin()
-            return Prefetch(source, remote.sheets, wanted, self._ahead, self._device)
-        source = Pipeline(Maker(material), self._threads)
-        return Prefetch(source, self._memory(material), wanted, self._ahead, self._device)
+            remote = self._other_process(dataset, material)
+            producer: Producer = remote.begin()
+            return Prefetch(producer, remote.sheets, wanted, self._ahead, self._device)
+        producer = Pipeline(Maker(material), self._threads)
+        return Prefetch(producer, self._memory(material), wanted, self._ahead, self._device)
 
-    def _other_process(self, material: Material) -> Remote:
+    def _other_process(self, dataset: PackedDataset, material: Material) -> Remote:
         remote = self._remote
         # One that was started before a process group came up has another rank's schedule, and one
         # that was started before an assignment has other transforms.
         usable = remote is not None and remote.usable and remote.schedule is material.schedule
-        if remote is None or not usable or not material.dataset.alike(self._given):
+        if remote is None or not usable or not dataset.alike(self._given):
             method = self._process if isinstance(self._process, str) else "spawn"
             remote = Remote(material, self._threads, self._ahead + 2, method)
-            self._remote, self._given = remote, material.dataset
+            self._remote, self._given = remote, dataset
         return remote
 
     def _memory(self, material: Material) -> Sheets | None:
@@ -263,29 +258,6 @@ class LoaderSampler:
 
     sampler: Loader
     batch_size: int
-
-
-class _Loop:
-    """An iterator over mini-batches that keeps count of what it has handed out, and holds none."""
-
-    def __init__(self, columns: Prefetch, fields: Fields, walk: Walk | None = None) -> None:
-        self._columns = columns
-        self._fields = fields
-        self._walk = walk
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        try:
-            columns = next(self._columns)
-        except StopIteration:
-            if self._walk is not None:
-                self._walk.ended = True
-            raise
-        if self._walk is not None:
-            self._walk.step += self._walk.workers  # it is handed out: the training loop has it
-        return self._fields.mini_batch(columns)
 
 
 def _sheets(layout: Layout, pinned: bool, ahead: int) -> Sheets:

@@ -12,9 +12,10 @@ from packer.attributes import ReadOnly
 from packer.errors import UsageError
 from packer.reader.order import ranks
 from packer.reader.order.course import choose_epoch
+from packer.reader.order.cursor import EpochCursor
 from packer.reader.order.division import Division, sendable
 from packer.reader.order.hashing import combine, keys
-from packer.reader.order.progress import Progress, Walk
+from packer.reader.order.walk import Walk
 from packer.reader.stream import BatchStream
 from packer.types import Array
 
@@ -57,7 +58,7 @@ class MixedStream(IterableDataset[Any]):
         self._weights = None if weights is None else tuple(weights)
         self._length = length
         self._seed = seed
-        self._progress = Progress()
+        self._cursor = EpochCursor()
         self._plan()
 
     @property
@@ -74,14 +75,14 @@ class MixedStream(IterableDataset[Any]):
         """Choose the epoch that the next loop reads, in this process and its workers; the loop
         after it reads `epoch + 1`.
         """
-        choose_epoch(self._progress, epoch, self.streams[0].course.division())
+        choose_epoch(self._cursor, epoch, self.streams[0].course.division())
 
     @property
     def epoch(self) -> int:
         """The epoch that the next loop reads. Once a loop has begun, it is the one after that
         loop's.
         """
-        return self._progress.next().epoch
+        return self._cursor.next().epoch
 
     def __len__(self) -> int:
         """Mini-batches of an epoch on each rank, over all workers."""
@@ -107,7 +108,7 @@ class MixedStream(IterableDataset[Any]):
         division = self.streams[0].course.division()
         if division is not None and not division.reads:
             return None, division
-        return self._progress.begin(framework=division is not None), division
+        return self._cursor.begin(framework=division is not None), division
 
     def _loop(self, walk: Walk | None, division: Division | None) -> Iterator[Any]:
         if walk is None:

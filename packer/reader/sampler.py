@@ -13,7 +13,8 @@ from packer.reader.attributes import OrderAttributes
 from packer.reader.dataset import PackedDataset
 from packer.reader.given import require_dataset
 from packer.reader.order.course import Course
-from packer.reader.order.epoch import OrderOptions, Schedule
+from packer.reader.order.options import OrderOptions
+from packer.reader.order.schedule import Schedule
 
 
 class WindowSampler(OrderAttributes, BatchSampler):
@@ -30,7 +31,7 @@ class WindowSampler(OrderAttributes, BatchSampler):
     Args:
         dataset: Whose samples.
         batch_size: Samples in a mini-batch of one rank.
-        shuffle: See `packer.reader.order.epoch.OrderOptions`, as for the others.
+        shuffle: See `packer.reader.order.options.OrderOptions`, as for the others.
         window: On-disk batches that are mixed at a time.
         seed: Of the order. Must be equal on all ranks.
         tail: "drop", "pad" or "keep"; None: keep for shuffle "none", else drop.

@@ -19,10 +19,6 @@ from packer.pack.opened import Pack
 from packer.reader.order.hashing import combine, keys
 from packer.types import ABSENT, Array
 
-#: A batch is read whole only if at least this part of its range is payload of selected samples:
-#: so no more than twice of what was asked for is read.
-DENSE = 0.5
-
 # Tells this hash from those of the order.
 _FRACTION = 32
 
@@ -60,17 +56,6 @@ class SelectedPack(Pack):
         digest = hashlib.sha256(bytes.fromhex(self.base.identity))
         digest.update(self.numbers.astype("<i8").data)
         return digest.hexdigest()
-
-    @property
-    def dense(self) -> Array:
-        index = self.index
-        payload = np.zeros(len(self), np.int64)
-        for name in self.stored_fields():
-            payload += np.maximum(index[f"{name}.size"], 0)
-        ends = np.concatenate(([0], np.cumsum(payload)))
-        first, count = index["batch_first"], index["batch_count"]
-        dense: Array = ends[first + count] - ends[first] >= DENSE * index["batch_bytes"]
-        return dense
 
     def key(self, sample: int) -> str:
         return self.base.key(int(self.numbers[sample]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,17 +10,18 @@ from torch.utils.data import IterableDataset
 from packer.attributes import ReadOnly, read_only
 from packer.reader.attributes import OrderAttributes
 from packer.reader.batches.fields import Fields
+from packer.reader.batches.making import Maker
+from packer.reader.batches.material import Material, Wanted
+from packer.reader.batches.minibatch import MiniBatches
 from packer.reader.batches.skipping import SkippedSample
-from packer.reader.batches.windows import WindowBuffer
 from packer.reader.dataset import PackedDataset
 from packer.reader.given import require_dataset
-from packer.reader.images.decoding import IMAGE
 from packer.reader.order import ranks
 from packer.reader.order.course import Begun, Course
 from packer.reader.order.division import sendable
-from packer.reader.order.epoch import EpochOrder, OrderOptions, Schedule
-from packer.reader.order.progress import Walk
-from packer.types import Array
+from packer.reader.order.options import OrderOptions
+from packer.reader.order.schedule import Schedule
+from packer.reader.order.walk import Walk
 
 
 class BatchStream(OrderAttributes, IterableDataset[Any]):
@@ -51,7 +50,8 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
     Args:
         dataset: Whose samples, with its transforms and `decode`.
         batch_size: Samples in a mini-batch of one rank; need not match the on-disk batches.
-        shuffle: "none", "batch", "window" or "full"; see `packer.reader.order.epoch.OrderOptions`.
+        shuffle: "none", "batch", "window" or "full": see `OrderOptions` in
+            `packer.reader.order.options`.
         window: On-disk batches that are mixed at a time; held in memory, 512 MB at most.
         seed: Of the order and of built-in transforms. Must be equal on all ranks.
         tail: "drop", "pad" or "keep"; None: keep for shuffle "none", else drop.
@@ -190,58 +190,30 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         yield from mini_batches
 
     def _walk_through(self, walk: Walk, schedule: Schedule) -> Iterator[Any]:
-        self._assignments.check()
-        order, buffer = self._open(schedule, walk.epoch, walk.workers)
-        for step in range(walk.step, schedule.steps(walk.start), walk.workers):
-            mini_batch = self._mini_batch(schedule, order, buffer, (walk.epoch, walk.start, step))
-            walk.step = step + walk.workers  # once it is handed out, the training loop has it
-            yield mini_batch
-        walk.ended = True
+        steps = range(walk.step, schedule.steps(walk.start), walk.workers)
+        wanted = (Wanted(walk.epoch, walk.start, step) for step in steps)
+        made = self._made(wanted, schedule, walk.workers)
+        return MiniBatches(made, self._contents.mini_batch, walk)
 
     def mini_batches(self, places: Iterable[tuple[int, int]]) -> Iterator[Any]:
-        """The mini-batches at some places, (epoch, step) each, in the order given. Cheap where each
-        epoch's steps ascend: what was read for one serves the next. Raises as `iter`.
+        """Yield the mini-batches at some places, (epoch, step) each, in the order given. Fast if
+        the steps of an epoch ascend: what was read for one is used again for the next. Raises as
+        `iter`.
         """
-        self._assignments.check()
+        # Nothing is read before the first one is asked for.
+        yield from self._mini_batches(places)
+
+    def _mini_batches(self, places: Iterable[tuple[int, int]]) -> MiniBatches:
         schedule, _ = self.course.reading()
         self.dataset.enter_process(schedule.options.rank)
         _, workers = ranks.worker() or (0, 1)
-        for epoch, group in itertools.groupby(places, key=operator.itemgetter(0)):
-            order, buffer = self._open(schedule, epoch, workers)
-            for _, step in group:
-                yield self._mini_batch(schedule, order, buffer, (epoch, 0, step))
+        wanted = (Wanted(epoch, 0, step) for epoch, step in places)
+        return MiniBatches(self._made(wanted, schedule, workers), self._contents.mini_batch)
 
-    def _open(
-        self, schedule: Schedule, epoch: int, workers: int
-    ) -> tuple[EpochOrder, WindowBuffer]:
-        order, options = schedule.order(epoch), schedule.options
-        payloads = self.dataset.payloads
-        return order, WindowBuffer(payloads, order, options.rank, options.world_size, workers)
-
-    def _mini_batch(
-        self,
-        schedule: Schedule,
-        order: EpochOrder,
-        buffer: WindowBuffer,
-        wanted: tuple[int, int, int],
-    ) -> Any:
-        """One mini-batch; `wanted` is its epoch, the position from which steps are counted, and its
-        step.
-        """
-        epoch, start, step = wanted
-        buffer.enter(*schedule.span(step, start))
-
-        def make(samples: Array) -> dict[str, Any]:
-            return {name: self._column(name, samples, buffer, epoch) for name in self.fields}
-
-        # Damaged samples' places may be taken by others.
-        samples = schedule.mini_batch(order, step, start)
-        skips = self.dataset.skips
-        columns = self.dataset.payloads.steady(lambda: skips.around(samples, make))
-        return self._contents.mini_batch(self._contents.collated(columns))
-
-    def _column(self, name: str, samples: Array, buffer: WindowBuffer, epoch: int) -> Any:
-        column = self._contents.column(name, samples, buffer.read)
-        if name != IMAGE:
-            return column
-        return self._contents.images(column, epoch, samples.tolist())
+    def _made(
+        self, wanted: Iterable[Wanted], schedule: Schedule, workers: int
+    ) -> Iterator[dict[str, Any]]:
+        """Make the columns of some mini-batches, each when it is asked for."""
+        self._assignments.check()
+        maker = Maker(Material(self.dataset, schedule, self._contents, workers))
+        return (maker.make(one) for one in wanted)

@@ -192,7 +192,7 @@ def test_a_step_that_cannot_be(build_pack: BuildPack) -> None:
     stream = stream_of(build_pack(SHARDS))
     assert stream.state_dict(step=7)["position"] == 35
     for step in (-1, 8):
-        with pytest.raises(UsageError, match=f"step {step} is none of the 7"):
+        with pytest.raises(UsageError, match=f"step {step} is out of range: 0 to 7 "):
             stream.state_dict(step=step)
     stream.load_state_dict(stream.state_dict(step=5))
     assert stream.state_dict(step=2)["position"] == 35

@@ -106,7 +106,7 @@ def test_each_loop_is_the_next_epoch(build_pack: BuildPack) -> None:
 
 def test_an_epoch_of_nothing_is_warned_of(build_pack: BuildPack) -> None:
     dataset = PackedDataset(build_pack([[4, 4]]).root)
-    with pytest.warns(UserWarning, match=r"8 samples .* fewer than one global mini-batch of 5 x 2"):
+    with pytest.warns(UserWarning, match=r"fewer samples \(8\) than .* mini-batch \(5 x 2\)"):
         assert len(WindowSampler(dataset, 5, rank=0, world_size=2)) == 0
     assert len(WindowSampler(dataset, 5, tail="pad", rank=0, world_size=2)) == 1
 

@@ -1,1 +1,1 @@
-"""From places in the order to mini-batches."""
+"""From the order of an epoch to mini-batches: read, skip damage, decode, collate."""

@@ -1,10 +1,10 @@
-"""What a DataLoader worker makes reaches the training loop, or the reason why it does not.
+"""Errors of sending a mini-batch from a DataLoader worker to the training loop.
 
 A worker's queue pickles mini-batches in a thread of its own, where torch copies tensors to shared
-memory. What fails there (a full /dev/shm, an object that cannot be pickled) multiprocessing prints
-and drops, so the loop would go on without the mini-batch, or wait for it for ever. In a worker that
-reads a pack, the error takes the mini-batch's place in the queue instead, and DataLoader raises it
-in the loop.
+memory. If that fails (a full /dev/shm, an object that cannot be pickled), multiprocessing prints
+the error and drops the mini-batch, so the loop would go on without it, or wait for it for ever. In
+a worker that reads a pack, the error takes the mini-batch's place in the queue instead, and
+DataLoader raises it in the loop.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from torch.utils.data import get_worker_info
 
 from packer.errors import OutputError, PackerError, WorkerError
 
-#: Where Linux keeps what processes share.
+#: Where Linux keeps memory that processes share.
 _SHARED_MEMORY = Path("/dev/shm")
 
 
 def deliver_errors() -> None:
-    """Make this DataLoader worker send errors of handing over; a second call changes nothing."""
-    # The one name that the queue's thread looks up for each object, also where it runs already.
+    """Make this DataLoader worker send pickling errors to the loop. Can be called twice."""
+    # The queue's thread looks this name up for each object, even if it runs already.
     queues: Any = multiprocessing.queues
     queues._ForkingPickler = _Pickler
 
 
 class _Pickler(ForkingPickler):
-    """Pickles an error in the place of a mini-batch that cannot be pickled."""
+    """Pickles an error in place of a mini-batch that cannot be pickled."""
 
     @classmethod
     def dumps(cls, obj: Any, protocol: int | None = None) -> memoryview:
         try:
             return super().dumps(obj, protocol)
         except Exception as error:
-            # DataLoader's workers send the number of the mini-batch, and the mini-batch.
+            # DataLoader's workers send (number of the mini-batch, mini-batch).
             if not (isinstance(obj, tuple) and len(obj) == 2 and isinstance(obj[0], int)):
                 raise
             return super().dumps((obj[0], _Failure(error)), protocol)
@@ -60,7 +60,7 @@ class _Failure(ExceptionWrapper):
         initialise((type(reason), reason, reason.__traceback__), where)
 
     def __iter__(self) -> Iterator[Any]:
-        # torchdata's StatefulDataLoader unpacks what it gets: mini-batch, worker, worker's state.
+        # torchdata's StatefulDataLoader unpacks each result: mini-batch, worker, worker's state.
         return iter((self, self._worker, None))
 
 
@@ -68,26 +68,26 @@ def _reason(error: Exception) -> PackerError:
     text = " ".join(str(error).split())
     if getattr(error, "errno", None) == errno.EMFILE or f"({errno.EMFILE})" in text:
         return OutputError(
-            f"a mini-batch cannot be handed to the training loop: too many open files ({text})",
+            f"a mini-batch cannot be sent to the training loop: too many open files ({text})",
             "raise `ulimit -n`, or torch.multiprocessing.set_sharing_strategy('file_system')",
         )
     if "</torch_" in text or getattr(error, "errno", None) == errno.ENOSPC:
         return OutputError(
-            f"{_SHARED_MEMORY}: {_state()}: no room to hand a mini-batch to the training loop "
+            f"{_SHARED_MEMORY}: {_state()}: no room to send a mini-batch to the training loop "
             f"({text})",
             "docker: --shm-size=8g or --ipc=host; else fewer workers, a smaller prefetch_factor or "
             "smaller mini-batches (the sharing strategy 'file_system' uses the same memory); "
             "packer.reader.Loader needs none",
         )
     return WorkerError(
-        "a mini-batch cannot be handed from its worker to the training loop: "
+        "a mini-batch cannot be sent from its worker to the training loop: "
         f"{type(error).__name__}: {text}",
-        "what transforms and collate_fn return must pickle",
+        "transforms and collate_fn must return objects that can be pickled",
     )
 
 
 def _state() -> str:
-    """What there is of shared memory."""
+    """Describe the state of shared memory, for a message."""
     try:
         found = os.statvfs(_SHARED_MEMORY)
     except OSError as error:

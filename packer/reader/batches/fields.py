@@ -1,25 +1,23 @@
-"""What mini-batches hold, a field each: what streams and loaders share."""
+"""The fields of a mini-batch: reading, transforming and collating each of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from packer.errors import UsageError, suggestion
 from packer.reader.batches.minibatch import make_mini_batch
-from packer.reader.dataset import PackedDataset
-from packer.reader.images.collate import channels_first, collate_images, collate_labels
+from packer.reader.batches.samples import StoredSamples
+from packer.reader.images.collate import collate_images, collate_labels
 from packer.reader.images.decoding import IMAGE
 from packer.reader.order.hashing import Draws, combine
 from packer.types import Array
 
 LABEL = "label"
 KEY = "key"
-#: Tells the hashes that seed augmentation from those that make the order.
+#: Makes the hashes that seed augmentation different from those that make the order.
 _AUGMENT = 16
-#: Where nothing is drawn, a stream of numbers for each picture would be made for nothing.
+#: Used if no transform draws anything: saves making a stream of numbers for each picture.
 _NOTHING = Draws(0)
 
 
@@ -27,9 +25,9 @@ class Fields:
     """The fields of a stream's mini-batches.
 
     Args:
-        dataset: Whose samples.
-        names: Which fields, in order.
-        seed: Of built-in transforms.
+        dataset: The samples.
+        names: Names of the fields, in order.
+        seed: Seed of built-in transforms.
         as_dict: Make dicts by field name instead of named tuples.
 
     Attributes:
@@ -37,11 +35,11 @@ class Fields:
         as_dict: As given.
 
     Raises:
-        UsageError: An unknown field, one twice, or none.
+        UsageError: A field is unknown or there twice, or there are none.
     """
 
     def __init__(
-        self, dataset: PackedDataset, names: Sequence[str], seed: int, as_dict: bool
+        self, dataset: StoredSamples, names: Sequence[str], seed: int, as_dict: bool
     ) -> None:
         self.names = tuple(names)
         self._dataset = dataset
@@ -54,19 +52,19 @@ class Fields:
         if len(set(self.names)) != len(self.names) or not self.names:
             raise UsageError(f"invalid fields {self.names}", "one or more names, each once")
 
-    def of(self, dataset: PackedDataset) -> Fields:
-        """The same fields of another data set with the same fields."""
+    def of(self, dataset: StoredSamples) -> Fields:
+        """Return the same fields of another data set that has them."""
         return Fields(dataset, self.names, self._seed, self.as_dict)
 
     def column(
         self, name: str, samples: Array, read: Callable[[Array, str], list[memoryview | None]]
     ) -> list[Any]:
-        """One field of some samples; of pictures, their payloads.
+        """Read one field, other than the picture, of some samples.
 
         Args:
-            name: Of the field.
-            samples: Their numbers.
-            read: Gives the payloads of a field of some samples.
+            name: Name of the field.
+            samples: int64, sample numbers.
+            read: Returns the payloads of a field of some samples.
         """
         pack = self._dataset.pack
         if name == LABEL:
@@ -74,58 +72,34 @@ class Fields:
         if name == KEY:
             return [pack.key(sample) for sample in samples.tolist()]
         payloads = read(samples, name)
-        if name == IMAGE:
-            return payloads
         return [None if payload is None else bytes(payload) for payload in payloads]
 
     def draws(self, epoch: int, sample: int) -> Draws:
-        """What a sample's built-in transforms draw from in an epoch."""
+        """Return the random numbers for a sample's built-in transforms in an epoch."""
         if not self._dataset.decoder.random:
             return _NOTHING
         return Draws(combine(self._seed, epoch, _AUGMENT, sample))
 
     def image(self, payload: memoryview | None, epoch: int, sample: int) -> Any:
-        """One picture behind all transforms.
+        """Decode one picture and apply all transforms.
 
         Raises:
-            DamagedSample: The sample has no picture, or it cannot be decoded.
+            DamagedSample: The picture is missing or cannot be decoded.
         """
         decoder, draws = self._dataset.decoder, self.draws(epoch, sample)
         if decoder.decode == "bytes" or decoder.others:
             return decoder.image(payload, sample, draws)
         return decoder.pixels(payload, sample, draws)
 
-    def images(self, payloads: Sequence[memoryview | None], epoch: int, samples: list[int]) -> Any:
-        """Pictures behind all transforms: one tensor N×3×H×W in channels-last memory where they can
-        be written straight into it, else a list. Raises as `image`.
-        """
-        decoder = self._dataset.decoder
-        room = decoder.room(len(samples))
-        if room is None:
-            pairs = zip(payloads, samples, strict=True)
-            return [self.image(payload, epoch, sample) for payload, sample in pairs]
-        out = np.empty(room.shape, room.dtype)
-
-        def draw(sample: int) -> Draws:
-            return self.draws(epoch, sample)
-
-        size = decoder.at_once or max(1, len(samples))
-        for start in range(0, len(samples), size):
-            some, numbers = payloads[start : start + size], samples[start : start + size]
-            places = out[start : start + size]
-            for left in decoder.write_all(some, numbers, draw, places):
-                decoder.write(some[left], numbers[left], draw(numbers[left]), places[left])
-        return channels_first(out)
-
     def collated(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """A mini-batch's columns as they are yielded, in order; what is no list is so already."""
-        return {name: _collated(name, columns[name]) for name in self.names}
+        """Collate those columns of a mini-batch that are lists; keep the others as they are."""
+        return {name: _collated(name, columns[name]) for name in self.names if name in columns}
 
     def mini_batch(self, collated: Mapping[str, Any]) -> Any:
-        """The mini-batch of collated columns."""
+        """Make a mini-batch of all collated columns, in the order of the fields."""
         if self.as_dict:
-            return dict(collated)
-        return make_mini_batch(self.names, (collated[name] for name in self.names))
+            return {name: collated[name] for name in self.names}
+        return make_mini_batch(self.names, [collated[name] for name in self.names])
 
 
 def _collated(name: str, column: Any) -> Any:

@@ -1,106 +1,37 @@
-"""One mini-batch, step by step: read, decode, collate."""
+"""Making one mini-batch: read, decode, collate.
+
+BatchStream makes each mini-batch in one call, `Maker.make`. The threads of a Loader share the work:
+one thread reads (`Maker.read`), several decode, and the last of them collates (`Maker.finished`).
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from packer.errors import DamagedSample
 from packer.imaging.planes import to_planes
-from packer.reader.batches.fields import Fields
+from packer.reader.batches.draft import Apart, Draft, InSheet, Made
+from packer.reader.batches.material import Material, Wanted
 from packer.reader.batches.windows import WindowBuffer
-from packer.reader.dataset import PackedDataset
 from packer.reader.images.decoding import IMAGE
-from packer.reader.loading.sheets import Layout
-from packer.reader.order.epoch import EpochOrder, Schedule
-from packer.reader.order.hashing import Draws
+from packer.reader.images.layout import Layout, as_tensor
+from packer.reader.order.epoch import EpochOrder
 from packer.types import Array
 
-#: Gives the payloads of a field of some samples.
+#: Returns the payloads of one field of some samples.
 Read: TypeAlias = Callable[[Array, str], "list[memoryview | None]"]
 
 
-class Wanted(NamedTuple):
-    """Which mini-batch.
-
-    Attributes:
-        epoch: Its epoch.
-        start: Position in the epoch from which steps are counted.
-        step: Its number.
-    """
-
-    epoch: int
-    start: int
-    step: int
-
-
-@dataclass(frozen=True)
-class Material:
-    """What mini-batches are made of.
-
-    Attributes:
-        dataset: Whose samples.
-        schedule: Which of them.
-        fields: What of them.
-        workers: Number of processes that take the mini-batches in turn.
-        planes: Whether pictures in one tensor are 3×H×W in memory, else H×W×3.
-    """
-
-    dataset: PackedDataset
-    schedule: Schedule
-    fields: Fields
-    workers: int = 1
-    planes: bool = False
-
-    def layout(self) -> Layout | None:
-        """Of pictures that are decoded straight into a mini-batch; None where that cannot be: sizes
-        differ, or transforms of the user's make something else of them.
-        """
-        if IMAGE not in self.fields.names:
-            return None
-        room = self.dataset.decoder.room(self.schedule.options.batch_size)
-        if room is None:
-            return None
-        count, height, width, _ = room.shape
-        return Layout(count, height, width, room.dtype, self.planes)
-
-
-@dataclass
-class Draft:
-    """A mini-batch whose pictures are not all decoded yet.
-
-    Attributes:
-        wanted: Which one.
-        asked: int64, its samples, before damaged ones were replaced.
-        samples: Its samples.
-        columns: All fields; of pictures, their payloads.
-        images: The pictures that were decoded each by itself; None where all go to `sheet`.
-        sheet: Where they go: N×H×W×3 or N×3×H×W.
-        changes: What `ShardFiles.look` had returned before it was read.
-    """
-
-    wanted: Wanted
-    asked: Array
-    samples: list[int]
-    columns: dict[str, list[Any]]
-    images: list[Any] | None
-    sheet: Array | None
-    changes: int
-
-    @property
-    def pictures(self) -> int:
-        """How many pictures there are to decode."""
-        return len(self.columns.get(IMAGE, ()))
-
-
 class Maker:
-    """Makes mini-batches. `read` is called by one thread, the others by any.
+    """Makes mini-batches. `make` and `read` must be called by one thread, the other methods may be
+    called by any.
 
     Args:
-        material: What of.
+        material: What to make them from.
     """
 
     def __init__(self, material: Material) -> None:
@@ -111,99 +42,102 @@ class Maker:
         self._planes = material.planes
         self._epoch: int | None = None
         self._opened: tuple[EpochOrder, WindowBuffer] | None = None
-        decoder = material.dataset.decoder
-        #: How many pictures `decode_several` is best given; 0: none at all.
-        self.at_once = 0 if self._planes or decoder.others else decoder.at_once
+
+    @property
+    def at_once(self) -> int:
+        """Best number of pictures for one call of `decode_several`; 0 if it decodes none."""
+        decoder = self._dataset.decoder
+        return 0 if self._planes or decoder.others else decoder.at_once
+
+    def make(self, wanted: Wanted) -> dict[str, Any]:
+        """Make a mini-batch, all of it in this thread; raises as `read` and `decode`.
+
+        The fields are read in their order, and pictures are decoded before the next field is read:
+        so transforms are called in the order of the fields.
+
+        Returns:
+            The collated columns by field name.
+        """
+        read, asked = self._enter(wanted)
+        return self._collated(self._whole(wanted, asked, read, None)).columns
 
     def read(self, wanted: Wanted, sheet: Array | None) -> Draft:
-        """Read a mini-batch. Cheap where steps of an epoch ascend: what was read for one serves the
-        next.
+        """Read a mini-batch. Fast if the steps of an epoch ascend: what was read for one mini-batch
+        is used again for the next.
 
         Args:
-            wanted: Which one.
-            sheet: Where its pictures will be written; None: each into memory of its own.
+            wanted: Which mini-batch.
+            sheet: Array for its pictures; None: the maker allocates memory for them.
 
         Raises:
             DamageError: The pack does not hold what its index says.
             PackerError: The file system failed.
         """
-        order, buffer = self._open(wanted.epoch)
-        buffer.enter(*self._schedule.span(wanted.step, wanted.start))
-        asked = self._schedule.mini_batch(order, wanted.step, wanted.start)
+        read, asked = self._enter(wanted)
 
         def make(samples: Array) -> Draft:
-            return self._draft(wanted, asked, samples, sheet, buffer.read)
+            draft = self._begun(wanted, asked, samples)
+            for name in self._fields.names:
+                self._add_column(draft, name, samples, read, sheet)
+            return draft
 
         return self._dataset.payloads.steady(lambda: self._dataset.skips.around(asked, make))
 
     def decode_several(self, draft: Draft, run: range) -> Sequence[int]:
-        """Decode a run of a draft's pictures in one go, as far as that is possible. Raises nothing.
+        """Decode a run of a draft's pictures in one call, as far as that is possible. Raises
+        nothing.
 
         Returns:
-            Those that are not decoded: `decode` each.
+            Numbers of the pictures that are not decoded: call `decode` for each.
         """
-        if not self.at_once or draft.sheet is None:
+        pictures = draft.pictures
+        if not isinstance(pictures, InSheet) or self._planes:
             return run
         place = slice(run.start, run.stop)
-        payloads, samples = draft.columns[IMAGE][place], draft.samples[place]
-        epoch = draft.wanted.epoch
-
-        def draw(sample: int) -> Draws:
-            return self._fields.draws(epoch, sample)
-
-        left = self._dataset.decoder.write_all(payloads, samples, draw, draft.sheet[place])
+        payloads, samples = pictures.payloads[place], draft.samples[place]
+        draw = functools.partial(self._fields.draws, draft.wanted.epoch)
+        left = self._dataset.decoder.write_all(payloads, samples, draw, pictures.sheet[place])
         return [run[number] for number in left]
 
     def decode(self, draft: Draft, number: int) -> None:
         """Decode one of a draft's pictures.
 
         Raises:
-            DamagedSample: It is not there, or cannot be decoded.
-            Exception: What the user's transforms raise.
+            DamagedSample: The picture is missing or cannot be decoded.
+            Exception: Whatever the user's transforms raise.
         """
-        payload, sample = draft.columns[IMAGE][number], draft.samples[number]
-        epoch = draft.wanted.epoch
-        if draft.images is not None:
-            draft.images[number] = self._fields.image(payload, epoch, sample)
-        elif draft.sheet is not None:
-            self._write(payload, sample, epoch, draft.sheet[number])
+        pictures, sample, epoch = draft.pictures, draft.samples[number], draft.wanted.epoch
+        if isinstance(pictures, Apart):
+            pictures.images[number] = self._fields.image(pictures.payloads[number], epoch, sample)
+        elif isinstance(pictures, InSheet):
+            self._write(pictures.payloads[number], sample, epoch, pictures.sheet[number])
 
     def remade(self, draft: Draft, error: DamagedSample) -> Draft:
-        """The same mini-batch without a damaged sample.
+        """Make the same mini-batch again, without a damaged sample.
 
         Raises:
-            DamagedSample: Damage is to be an error, or nothing whole is left of an on-disk batch.
+            DamagedSample: on_error is "raise", or no undamaged sample is left in the on-disk batch.
             DamageError: The sample's file was changed while it was in use.
         """
         self._dataset.payloads.files.look()
-        self._dataset.skips.note(error)
+        self._dataset.skips.add(error)
         return self._made_anew(draft)
 
-    def _made_anew(self, draft: Draft) -> Draft:
-        """The same mini-batch, all of it in this thread."""
-
-        def make(samples: Array) -> Draft:
-            # Not through the window: that is another thread's, and has moved on.
-            read = self._dataset.payloads.read
-            fresh = self._draft(draft.wanted, draft.asked, samples, draft.sheet, read)
-            for number in range(fresh.pictures):
-                self.decode(fresh, number)
-            return fresh
-
-        return self._dataset.payloads.steady(lambda: self._dataset.skips.around(draft.asked, make))
-
-    def finished(self, draft: Draft) -> dict[str, Any]:
-        """Its columns, collated; of pictures in a sheet, their number.
+    def finished(self, draft: Draft) -> Made:
+        """Collate a draft whose pictures are decoded.
 
         Raises:
-            DamageError: A file that it was made of was changed meanwhile.
+            DamageError: A shard file was changed since the draft was read.
         """
         if self._dataset.payloads.files.look() != draft.changes:
             draft = self._made_anew(draft)
-        columns: dict[str, Any] = dict(draft.columns)
-        if IMAGE in columns:
-            columns[IMAGE] = draft.pictures if draft.images is None else draft.images
-        return self._fields.collated(columns)
+        return self._collated(draft)
+
+    def _enter(self, wanted: Wanted) -> tuple[Read, Array]:
+        """Move the window to a mini-batch; return how to read its samples, and their numbers."""
+        order, buffer = self._open(wanted.epoch)
+        buffer.enter(*self._schedule.span(wanted.step, wanted.start))
+        return buffer.read, self._schedule.mini_batch(order, wanted.step, wanted.start)
 
     def _open(self, epoch: int) -> tuple[EpochOrder, WindowBuffer]:
         if self._opened is None or self._epoch != epoch:
@@ -214,16 +148,53 @@ class Maker:
             self._opened, self._epoch = (order, buffer), epoch
         return self._opened
 
-    def _draft(
-        self, wanted: Wanted, asked: Array, samples: Array, sheet: Array | None, read: Read
-    ) -> Draft:
-        changes = self._dataset.payloads.files.changes
-        columns = {name: self._fields.column(name, samples, read) for name in self._fields.names}
-        images = [None] * len(columns.get(IMAGE, ())) if sheet is None else None
-        return Draft(wanted, asked, samples.tolist(), columns, images, sheet, changes)
+    def _made_anew(self, draft: Draft) -> Draft:
+        # Not through the window: another thread uses it, and it has moved on.
+        read, pictures = self._dataset.payloads.read, draft.pictures
+        lent = pictures.sheet if isinstance(pictures, InSheet) and pictures.lent else None
+        return self._whole(draft.wanted, draft.asked, read, lent)
+
+    def _whole(self, wanted: Wanted, asked: Array, read: Read, sheet: Array | None) -> Draft:
+        """Read and decode a mini-batch in this thread."""
+
+        def make(samples: Array) -> Draft:
+            draft = self._begun(wanted, asked, samples)
+            for name in self._fields.names:
+                self._add_column(draft, name, samples, read, sheet)
+                if name == IMAGE:
+                    self._decode_all(draft)
+            return draft
+
+        return self._dataset.payloads.steady(lambda: self._dataset.skips.around(asked, make))
+
+    def _begun(self, wanted: Wanted, asked: Array, samples: Array) -> Draft:
+        return Draft(wanted, asked, samples.tolist(), self._dataset.payloads.files.changes)
+
+    def _add_column(
+        self, draft: Draft, name: str, samples: Array, read: Read, sheet: Array | None
+    ) -> None:
+        """Read one field of a draft."""
+        if name != IMAGE:
+            draft.columns[name] = self._fields.column(name, samples, read)
+            return
+        payloads = read(samples, name)
+        room = None if sheet is not None else self._dataset.decoder.room(len(payloads))
+        if sheet is not None:
+            draft.pictures = InSheet(payloads, sheet, lent=True)
+        elif room is not None:
+            draft.pictures = InSheet(payloads, Layout.of(room, self._planes).empty(), lent=False)
+        else:
+            draft.pictures = Apart(payloads, [None] * len(payloads))
+
+    def _decode_all(self, draft: Draft) -> None:
+        size = self.at_once or max(1, draft.count)
+        for start in range(0, draft.count, size):
+            run = range(start, min(start + size, draft.count))
+            for number in self.decode_several(draft, run):
+                self.decode(draft, number)
 
     def _write(self, payload: memoryview | None, sample: int, epoch: int, out: Array) -> None:
-        """Write one picture to its place in a sheet."""
+        """Decode one picture into its place in a sheet."""
         decoder, draws = self._dataset.decoder, self._fields.draws(epoch, sample)
         if not self._planes:
             decoder.write(payload, sample, draws, out)
@@ -231,3 +202,14 @@ class Maker:
         pixels = np.empty((*out.shape[1:], 3), out.dtype)
         decoder.write(payload, sample, draws, pixels)
         to_planes(pixels, out)
+
+    def _collated(self, draft: Draft) -> Made:
+        pictures = draft.pictures
+        if isinstance(pictures, InSheet) and pictures.lent:
+            return Made(self._fields.collated(draft.columns), draft.count)
+        columns: dict[str, Any] = dict(draft.columns)
+        if isinstance(pictures, Apart):
+            columns[IMAGE] = pictures.images
+        elif isinstance(pictures, InSheet):
+            columns[IMAGE] = as_tensor(pictures.sheet, self._planes)
+        return Made(self._fields.collated(columns))

@@ -1,8 +1,8 @@
-"""Going on without damaged samples: `on_error="skip"`.
+"""Leaving out damaged samples: `on_error="skip"`.
 
-A damaged sample's place is taken by the next whole one of its on-disk batch, which is at hand
-already: mini-batches keep their size, ranks their number of them. Which sample that is depends on
-the damage alone, not on which process found it first.
+A damaged sample is replaced by the next undamaged one of its on-disk batch, which has been read
+already. So mini-batches keep their size, and ranks their number of mini-batches. Which sample
+replaces it depends on the damage alone, not on the process that found it first.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class SkippedSample:
     """A damaged sample that was left out.
 
     Attributes:
-        sample: Its number.
+        sample: Number of the sample.
         pack: The pack's folder.
-        shard: File name of its shard.
-        batch: Its on-disk batch, counted through the split.
+        shard: File name of the sample's shard.
+        batch: Number of its on-disk batch in the split.
         key: Its original path.
     """
 
@@ -44,14 +44,14 @@ class SkippedSample:
 
 
 class Skips:
-    """What is known of a pack's damaged samples.
+    """The damaged samples of a pack that were found so far.
 
     Args:
         pack: The open pack.
-        on_error: "raise": damage is an error; "skip": it is noted, and gone around.
+        on_error: "raise": damage is an error; "skip": damaged samples are recorded and replaced.
 
     Raises:
-        UsageError: Another `on_error`.
+        UsageError: `on_error` is invalid.
     """
 
     def __init__(self, pack: Pack, on_error: str = "raise") -> None:
@@ -59,7 +59,7 @@ class Skips:
             raise UsageError(f"unknown on_error {on_error!r}", suggestion(on_error, ON_ERROR))
         self.on_error = on_error
         self._pack = pack
-        # A byte a sample, seen by the processes that read with this one.
+        # One byte for each sample, shared with the processes that read with this one.
         self._bad = SharedArray(len(pack), "uint8") if on_error == "skip" else None
         self._warned = False
 
@@ -67,28 +67,32 @@ class Skips:
         return {**self.__dict__, "_warned": False}
 
     def skipped(self) -> list[SkippedSample]:
-        """The damaged samples found so far, in this process and in DataLoader's workers."""
+        """Return the damaged samples found so far, in this process and in DataLoader's workers."""
         return [self._describe(int(sample)) for sample in np.flatnonzero(self._flags())]
 
     def around(self, samples: Array, make: Callable[[Array], T]) -> T:
-        """What `make` makes of these samples, or of others in the places of damaged ones.
+        """Call `make` with these samples, damaged ones replaced, and again after each damaged
+        sample that it finds.
 
         Args:
             samples: int64, sample numbers.
-            make: Reads and decodes them all.
+            make: Reads and decodes all samples that it is called with.
+
+        Returns:
+            What `make` returns.
 
         Raises:
-            DamagedSample: There is damage and on_error is "raise", or nothing whole is left of a
-                sample's on-disk batch.
+            DamagedSample: A sample is damaged, and on_error is "raise" or no undamaged sample is
+                left in its on-disk batch.
         """
         while True:
             try:
                 return make(self.replaced(samples))
             except DamagedSample as error:
-                self.note(error)
+                self.add(error)
 
     def replaced(self, samples: Array) -> Array:
-        """The same samples, those known to be damaged replaced."""
+        """Return the same samples, with those known to be damaged replaced."""
         if self._bad is None:
             return samples
         bad = self._flags()
@@ -96,11 +100,12 @@ class Skips:
             return samples
         return np.array([self._replacement(int(sample), bad) for sample in samples], np.int64)
 
-    def note(self, error: DamagedSample) -> None:
-        """Remember the sample that an error is about; the first one a process meets is warned of.
+    def add(self, error: DamagedSample) -> None:
+        """Record the sample that an error names. A warning names the first one in each process.
 
         Raises:
-            DamagedSample: The same, if damage is to be an error.
+            DamagedSample: The same error, if on_error is "raise" or no undamaged sample is left in
+                the sample's on-disk batch.
         """
         if self._bad is None:
             raise error
@@ -110,13 +115,13 @@ class Skips:
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"{error}; skipped, as on_error='skip' asks: others of its batch take its place. "
+                f"{error}; skipped (on_error='skip'): another sample of its batch takes its place. "
                 "Later ones are listed in `skipped` without a warning",
                 stacklevel=2,
             )
 
     def _flags(self) -> Array:
-        """uint8, one a sample, 1 where it is known to be damaged; a view of the shared memory."""
+        """Return uint8, 1 for each sample known to be damaged: a view of the shared memory."""
         return np.zeros(0, np.uint8) if self._bad is None else self._bad.array
 
     def _replacement(self, sample: int, bad: Array) -> int:
@@ -124,11 +129,11 @@ class Skips:
             return sample
         whole = self._neighbours(sample, bad)
         # Another process may have found the rest of this batch damaged meanwhile: then the sample
-        # itself is tried once more, and its error tells.
+        # itself is read once more, and raises its error.
         return int(whole[np.searchsorted(whole, sample) % len(whole)]) if whole.size else sample
 
     def _neighbours(self, sample: int, bad: Array) -> Array:
-        """The samples of a sample's on-disk batch that are not known to be damaged."""
+        """Return the samples of the same on-disk batch that are not known to be damaged."""
         index = self._pack.index
         batch = int(self._pack.batch_of(sample))
         first = int(index["batch_first"][batch])

@@ -1,4 +1,4 @@
-"""What a stream reads of the on-disk batches that it is in."""
+"""Reading the on-disk batches of the window that a stream is in."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from packer.types import Array
 
 
 class WindowBuffer:
-    """Reads an epoch's payloads as its sequence is walked.
+    """Reads an epoch's payloads, mini-batch after mini-batch.
 
-    An on-disk batch that this rank needs (nearly) whole is announced to the kernel, whole, before
-    it is used: so the storage sees it once, in one stretch, whichever workers use it. A process
-    that reads alone then reads it whole, once, and keeps it until its last sample has passed. One
-    of several workers reads its own samples of it, which are in the page cache by then, and holds
-    nothing: copying whole batches in each of n workers would cost as much as decoding, for n above
-    20. Of batches that are mostly other ranks', or mostly not selected, what is wanted is read.
+    An on-disk batch of which this rank needs (nearly) all samples is announced to the kernel before
+    it is used: so the storage reads it once, in one stretch, whichever workers use it. If one
+    process reads alone, it then reads the whole batch once and keeps it until its last sample has
+    passed. If there are several workers, each reads its own samples, which are in the page cache by
+    then, and keeps nothing: with more than 20 workers, copying whole batches in each of them would
+    take as long as decoding. Of a batch whose samples are mostly other ranks', or mostly not
+    selected, only the needed samples are read.
 
     Args:
-        payloads: Where to read.
-        order: The epoch.
-        rank: Of this process.
+        payloads: Reads the pack.
+        order: The order of the epoch.
+        rank: Rank of this process.
         world_size: Number of ranks.
         workers: Number of processes that take the rank's mini-batches in turn.
     """
@@ -34,21 +35,21 @@ class WindowBuffer:
         self._needs = order.needs(rank, world_size)
         self._keeps = workers == 1
         self._spans: dict[int, Span] = {}
-        #: Batches that are read, or at least announced, whole.
+        #: bool, one for each batch: whether it is announced whole.
         self._whole = self._needs.whole & payloads.dense()
         whole = np.flatnonzero(self._whole)
-        #: Batches to announce whole, in order of first need; those before `_next` are.
+        #: Batches to announce, in order of first need; those before `_next` were announced.
         self._queue: Array = whole[np.argsort(self._needs.first[whole], kind="stable")]
         #: Positions at which they are announced, ascending.
         self._due: Array = _spread(self._needs.first[self._queue], self._needs.ahead, order.lanes)
         self._next = 0
         self._start = 0
         if not self._whole[order.nonempty].all():
-            payloads.files.expect_no_order()  # what lies between a rank's samples is others'
+            payloads.files.expect_no_order()  # other ranks' samples lie between
 
     def enter(self, start: int, stop: int) -> None:
-        """Go on to positions [start, stop) of the sequence: let go of what lies behind, and let the
-        kernel fetch what comes next while this is used, several batches at a time.
+        """Move to positions [start, stop) of the sequence: free the batches before them, and let
+        the kernel fetch the next ones meanwhile, several batches at a time.
         """
         needs, self._start = self._needs, start
         for batch in [batch for batch in self._spans if needs.last[batch] < start]:
@@ -59,15 +60,15 @@ class WindowBuffer:
         self._next = max(self._next, due)
 
     def read(self, samples: Array, field: str) -> list[memoryview | None]:
-        """One field of some samples of the positions entered, in order; None where a sample lacks
-        it.
+        """Read one field of some samples at the present positions, in their order; None for a
+        sample without the field.
 
         Raises:
-            DamageError: Not what the index says.
+            DamageError: The pack does not hold what its index says.
             PackerError: The file system failed.
         """
         batches = self._payloads.pack.batch_of(samples)
-        # What a mini-batch is padded with may be of a batch that has passed.
+        # Samples that pad a mini-batch may belong to a batch that has passed.
         whole = self._whole[batches] & (self._needs.last[batches] >= self._start)
         found: list[memoryview | None] = [None] * len(samples)
         self._read_apart(np.flatnonzero(~whole), samples, field, found)
@@ -95,16 +96,17 @@ class WindowBuffer:
         found: list[memoryview | None],
         announced: bool = False,
     ) -> None:
-        """Read the samples at some places, each by itself, into the same places of `found`."""
+        """Read the samples at some places, one by one, into the same places of `found`."""
         payloads = self._payloads.read(samples[places], field, announced)
         for place, payload in zip(places.tolist(), payloads, strict=True):
             found[place] = payload
 
 
 def _spread(first: Array, ahead: int, lanes: int) -> Array:
-    """When batches are announced: those of a round of all lanes, which are needed at once, one
-    after the other while half a round passes. All in one go they would be more than disks and FUSE
-    clients queue: the call would wait for them, and decoding with it.
+    """Return the positions at which batches are announced. Those of one round of all lanes, which
+    are needed at the same time, are announced one after the other while half a round passes: all of
+    them at once would fill the queues of disks and FUSE clients, and the call would wait, and
+    decoding with it.
 
     Args:
         first: Positions at which the batches are first needed, ascending.

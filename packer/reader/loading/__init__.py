@@ -1,8 +1,11 @@
 """How a Loader makes mini-batches ahead of the training loop.
 
-cores      how many threads
-sheets     memory for pictures, used again once nobody can see it
-pipeline   many mini-batches at once, in threads of this process
-process/   the same in a process of its own
-prefetch   in order, a few ahead, to the device
+    cores      number of threads
+    sheets     memory for pictures, used again once no tensor shows it
+    pipeline   makes several mini-batches at once, in threads of this process
+    process/   the same in a process of its own
+    prefetch   delivers mini-batches in order, a few ahead of the loop
+    device     copies them to a GPU
+
+`packer.reader.loader.Loader` puts these together.
 """

@@ -1,4 +1,4 @@
-"""How many threads a loader gets when nobody says."""
+"""The default number of a loader's threads."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def default_threads() -> int:
-    """This process's part of the cores: those that it may use, divided by the ranks of its node
-    unless each of them is bound to cores of its own.
+    """Return this process's part of the cores: the cores that it may use, divided by the number of
+    ranks on its node, unless each rank is bound to cores of its own.
     """
     cores = usable_cores()
     everywhere = os.cpu_count() or 1
@@ -23,7 +23,9 @@ def default_threads() -> int:
 
 
 def usable_cores(cgroups: Path = _CGROUPS) -> int:
-    """Cores that this process may use: its affinity, and the control group's quota rounded up."""
+    """Return the number of cores that this process may use: the smaller of its CPU affinity and its
+    control group's quota, rounded up.
+    """
     if hasattr(os, "sched_getaffinity"):
         allowed = len(os.sched_getaffinity(0))
     else:
@@ -33,7 +35,7 @@ def usable_cores(cgroups: Path = _CGROUPS) -> int:
 
 
 def _quota(cgroups: Path) -> float | None:
-    """Cores' worth of time that a container may use; None without a limit."""
+    """Return the processor time that a container may use, in cores; None if it has no limit."""
     for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:
             words = " ".join((cgroups / name).read_text() for name in names).split()

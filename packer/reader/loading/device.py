@@ -1,4 +1,4 @@
-"""Mini-batches on their way to a device."""
+"""Copying mini-batches to a device."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from packer.errors import UsageError
 
 
 class Sent(NamedTuple):
-    """Columns on their way.
+    """Columns that are being copied.
 
     Attributes:
-        columns: Where they will be; not to be used yet.
-        arrived: A CUDA event; None: they are there.
+        columns: The columns on the device; not to be used before `arrived`.
+        arrived: CUDA event of the end of the copy; None: there is nothing to wait for.
     """
 
     columns: dict[str, Any]
@@ -22,18 +22,18 @@ class Sent(NamedTuple):
 
 
 class Device:
-    """Sends mini-batches to a device. To a CUDA device on a stream of its own: the copy runs while
-    the training loop's kernels do, and the loop's stream waits for it, not the CPU.
+    """Copies mini-batches to a device. Copies to a CUDA device use a CUDA stream of their own: they
+    run beside the training loop's kernels, and the loop's stream waits for them, not the CPU.
 
     Args:
-        name: As torch knows it; None: they stay where they are.
+        name: Device as torch names it; None: mini-batches stay in main memory.
 
     Attributes:
         name: As given.
-        device: Where to send them; None: nowhere.
+        device: The device; None: mini-batches stay in main memory.
 
     Raises:
-        UsageError: There is no such device here.
+        UsageError: This machine has no such device.
     """
 
     def __init__(self, name: str | torch.device | None) -> None:
@@ -54,7 +54,7 @@ class Device:
         if not self.cuda:
             return Sent({name: _moved(column, device) for name, column in columns.items()})
         if self._stream is None:
-            # Here and not before: it is the training loop's current device that is meant.
+            # Not earlier: "cuda" means the current device of the training loop.
             new_stream: Any = torch.cuda.Stream  # torch has no types here
             self._stream = new_stream(device)
         with torch.cuda.stream(self._stream):
@@ -62,15 +62,15 @@ class Device:
             return Sent(moved, self._stream.record_event())
 
     def receive(self, sent: Sent) -> dict[str, Any]:
-        """The columns; the current stream waits until they are there."""
+        """Return the columns; the current stream waits for the copy."""
         if sent.arrived is not None:
             current = torch.cuda.current_stream(self.device)
             current.wait_event(sent.arrived)
             for column in sent.columns.values():
                 for tensor in column if isinstance(column, list) else [column]:
                     if isinstance(tensor, torch.Tensor):
-                        # Its memory is the copying stream's: it must not be used again before
-                        # this stream is done with it.
+                        # The memory belongs to the copying stream, which must not use it again
+                        # before this stream has finished with it.
                         tensor.record_stream(current)
         return sent.columns
 
@@ -93,7 +93,7 @@ def _checked(name: str | torch.device | None) -> torch.device | None:
                 "device='cpu', or None, for mini-batches in main memory",
             )
         if device.index is not None and device.index >= count:
-            raise UsageError(f"device {name!r}: there are {count} CUDA devices, from 0")
+            raise UsageError(f"device {name!r}: the last CUDA device here is cuda:{count - 1}")
     return None if device.type == "cpu" else device
 
 

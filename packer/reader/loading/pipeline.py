@@ -1,11 +1,11 @@
 """Mini-batches made by threads of this process.
 
-One thread reads, in order; as soon as a mini-batch is read, its pictures are dealt to the decode
-threads, a run of them at a time: a task for each would cost more Python than it hands out. Decoders
-and OpenCV release the GIL.
+One thread reads, in order. Once a mini-batch is read, its pictures are handed to the decode
+threads, several at a time: handing over single pictures would take more Python than decoding them
+saves. Decoders and OpenCV release the GIL.
 
-No thread ever waits for a place in a queue: what is under way is what was asked for, so nothing has
-to be woken up when a loop is left, an error ends it, or the interpreter shuts down.
+No thread ever waits for space in a queue: only requested mini-batches are under way. So no thread
+has to be woken up when a loop is left, an error ends it, or the interpreter shuts down.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ import functools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Protocol
 
 from packer.errors import DamagedSample
 from packer.raised import as_error
-from packer.reader.batches.making import Draft, Maker, Wanted
+from packer.reader.batches.draft import Draft, Made
+from packer.reader.batches.making import Maker
+from packer.reader.batches.material import Wanted
 from packer.types import Array
 
-#: Fewest pictures that a thread is given at a time: handing work over takes about 30 µs, a tenth of
-#: decoding one small picture.
+#: Smallest number of pictures that a thread is given at a time: handing work over takes about 30
+#: µs, a tenth of the time for decoding one small picture.
 _RUN = 4
 
 
 class Surface(Protocol):
-    """Where a mini-batch's pictures go.
+    """Memory for a mini-batch's pictures.
 
     Attributes:
         array: N×H×W×3 or N×3×H×W.
@@ -38,11 +40,11 @@ class Surface(Protocol):
 
 
 class Pipeline:
-    """Makes the mini-batches that are asked for, several at once.
+    """Makes the requested mini-batches, several at once.
 
     Args:
-        maker: Makes one, step by step.
-        threads: That decode.
+        maker: Makes one mini-batch, step by step.
+        threads: Number of decode threads.
     """
 
     def __init__(self, maker: Maker, threads: int) -> None:
@@ -50,23 +52,22 @@ class Pipeline:
         self._threads = threads
         self._stopped = False
         self._own: set[int] = set()
-        self._results: set[Future[dict[str, Any]]] = set()  # those that are not there yet
-        # No method of ours: a pool keeps what it is given, and all that was read would stay with it
-        # until Python looks for cycles.
+        self._results: set[Future[Made]] = set()  # those that are not done yet
+        # Not a method of this object: the pool keeps the function, and the reference cycle would
+        # keep everything that was read until Python looks for cycles.
         enlist = functools.partial(_enlist, self._own)
         self._reader = ThreadPoolExecutor(1, "packer-read", enlist)
         self._decoders = ThreadPoolExecutor(threads, "packer-decode", enlist)
 
-    def submit(self, wanted: Wanted, sheet: Surface | None) -> Future[dict[str, Any]]:
-        """Ask for a mini-batch.
+    def submit(self, wanted: Wanted, sheet: Surface | None) -> Future[Made]:
+        """Request a mini-batch.
 
         Args:
-            wanted: Which one. Cheap if steps ascend.
-            sheet: Where to write its pictures; None: each into memory of its own.
+            wanted: Which mini-batch. Fast if steps ascend.
+            sheet: Memory for its pictures; None: the maker allocates memory for them.
 
         Returns:
-            Its columns; see `packer.reader.batches.making.Maker.finished`. Cancelled when the
-            pipeline is closed before it is done.
+            The mini-batch; cancelled if the pipeline is closed before it is done.
         """
         job = _Job()
         result = job.result
@@ -77,9 +78,9 @@ class Pipeline:
         return result
 
     def close(self) -> None:
-        """End all threads; what they have not done yet is never done."""
+        """End all threads; mini-batches that are not done yet are cancelled."""
         self._stopped = True
-        # A loop that was forgotten may be collected in one of our own threads.
+        # A loop that was dropped may be garbage-collected in one of the pipeline's own threads.
         wait = threading.get_ident() not in self._own
         self._reader.shutdown(wait=wait, cancel_futures=True)
         self._decoders.shutdown(wait=wait, cancel_futures=True)
@@ -89,7 +90,7 @@ class Pipeline:
     def _read(self, job: _Job, wanted: Wanted, sheet: Array | None) -> None:
         try:
             draft = self._maker.read(wanted, sheet)
-            count = draft.pictures
+            count = draft.count
             size = max(_RUN, -(-count // self._threads))
             starts = range(0, count, size)
             job.begin(len(starts))
@@ -98,7 +99,7 @@ class Pipeline:
                 self._decoders.submit(self._decode, job, draft, run)
             if not count:
                 job.done(self._maker.finished(draft))
-        except BaseException as error:  # the training loop's to see, not this thread's
+        except BaseException as error:  # raised in the training loop
             job.failed(error)
 
     def _decode(self, job: _Job, draft: Draft, run: range) -> None:
@@ -113,7 +114,7 @@ class Pipeline:
             self._finish(job, draft)
 
     def _left(self, job: _Job, draft: Draft, run: range) -> Iterator[int]:
-        """Decode what can be decoded several at a time; the others."""
+        """Decode pictures several at a time where that is possible; yield the others' numbers."""
         size = self._maker.at_once or len(run)
         for start in range(0, len(run), size):
             if self._stopped or job.error is not None:
@@ -121,7 +122,7 @@ class Pipeline:
             yield from self._maker.decode_several(draft, run[start : start + size])
 
     def _finish(self, job: _Job, draft: Draft) -> None:
-        """When no thread writes to the sheet any more."""
+        """Collate the mini-batch, once no thread writes to the sheet any more."""
         try:
             if isinstance(job.error, DamagedSample):
                 draft = self._maker.remade(draft, job.error)
@@ -140,30 +141,30 @@ class _Job:
     """A mini-batch under way."""
 
     def __init__(self) -> None:
-        self.result: Future[dict[str, Any]] = Future()
+        self.result: Future[Made] = Future()
         self.error: BaseException | None = None
         self._lock = threading.Lock()
         self._left = 0
 
     def begin(self, runs: int) -> None:
-        """So many runs are to be decoded."""
+        """Set the number of runs to decode."""
         self._left = runs
 
     def last(self) -> bool:
-        """One run has ended; whether it was the last."""
+        """Count a run that has ended; return whether it was the last one."""
         with self._lock:
             self._left -= 1
             return self._left == 0
 
-    def done(self, columns: dict[str, Any]) -> None:
-        self._end().set_result(columns)
+    def done(self, made: Made) -> None:
+        self._end().set_result(made)
 
     def failed(self, error: BaseException) -> None:
         self._end().set_exception(as_error(error, "making a mini-batch"))
 
-    def _end(self) -> Future[dict[str, Any]]:
-        """The result. Nothing is held here any more: an error's traceback has this object, and
-        would have itself, with all that was read.
+    def _end(self) -> Future[Made]:
+        """Return the result, and drop it here: an error's traceback refers to this object, and
+        would refer to itself through it, with everything that was read.
         """
         result = self.result
         self.error = None

@@ -9,105 +9,110 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from packer.errors import UsageError
-from packer.reader.batches.making import Wanted
+from packer.reader.batches.draft import Made
+from packer.reader.batches.material import Wanted
 from packer.reader.images.decoding import IMAGE
 from packer.reader.loading.device import Device, Sent
 from packer.reader.loading.sheets import Sheet
 
 
-class Result(Protocol):
-    """A mini-batch that was asked for."""
+class Pending(Protocol):
+    """A mini-batch that was requested: the part of a Future that is used here."""
 
-    def result(self) -> dict[str, Any]:
-        """Its columns, once they are there; of pictures in a sheet, their number."""
+    def result(self) -> Made:
+        """Wait for the mini-batch and return it; raise the error if making it failed."""
 
     def done(self) -> bool:
-        """Whether they are there, or an error is."""
+        """Whether the mini-batch, or an error, is there."""
 
     def exception(self) -> BaseException | None:
-        """The error, once it is done."""
+        """Return the error, once `done` is true; None if there is none."""
 
 
-class Source(Protocol):
-    """Who makes mini-batches: `packer.reader.loading.pipeline` or `remote`."""
+class Producer(Protocol):
+    """Makes mini-batches: `packer.reader.loading.pipeline.Pipeline` in threads of this process,
+    `packer.reader.loading.process.client.RemoteLoop` in another process.
+    """
 
-    def submit(self, wanted: Wanted, sheet: Any) -> Result:
-        """Ask for one."""
+    def submit(self, wanted: Wanted, sheet: Any) -> Pending:
+        """Request a mini-batch."""
 
     def close(self) -> None:
-        """No more is wanted."""
+        """Stop: no more mini-batches are needed."""
 
 
 class Sheets(Protocol):
-    """Who has memory for pictures."""
+    """Provides memory for pictures."""
 
     def take(self) -> Sheet:
-        """A sheet that nobody uses."""
+        """Return a sheet that is not in use."""
 
 
 class _Coming:
-    """A mini-batch that was asked for, and then its columns."""
+    """A mini-batch that was requested, and then its columns."""
 
-    def __init__(self, result: Result, sheet: Sheet | None) -> None:
-        self._result: Result | None = result
+    def __init__(self, result: Pending, sheet: Sheet | None) -> None:
+        self._result: Pending | None = result
         self._sheet = sheet
         self._sent = Sent({})
 
     def ready(self) -> bool:
-        """Whether there is nothing to wait for; an error waits for its turn."""
+        """Return whether the mini-batch is there; an error is raised only in its turn."""
         result = self._result
         return result is None or (result.done() and result.exception() is None)
 
     def collect(self, device: Device) -> None:
-        """Wait for it, and start its way to the device."""
+        """Wait for the mini-batch, and start copying it to the device."""
         if self._result is None:
             return
         try:
-            columns = self._result.result()
-        finally:  # an error's traceback has this frame; with the result it would have itself
+            made = self._result.result()
+        finally:  # an error's traceback refers to this frame, and so to the error
             self._result = None
-        if self._sheet is not None:
-            columns[IMAGE] = self._sheet.tensor(columns[IMAGE])
+        columns = made.columns
+        if self._sheet is not None and made.in_sheet is not None:
+            columns[IMAGE] = self._sheet.tensor(made.in_sheet)
         self._sent = device.send(columns)
         self._sheet = None
 
     def take(self) -> Sent:
-        """Its columns; nothing of it is held here any more, so that the loop alone holds it."""
+        """Return the columns, and drop them here, so that the loop alone holds them."""
         sent, self._sent = self._sent, Sent({})
         return sent
 
 
 class Prefetch:
-    """An iterator over the columns of some mini-batches, in order. The first ones are asked for at
-    once, and each one taken makes room for another.
+    """An iterator over the columns of some mini-batches, in order. The first ones are requested at
+    once, and another one each time that the loop takes one.
 
     Args:
-        source: Makes them; closed at the end.
-        sheets: Where pictures go; None: each into memory of its own.
-        wanted: Which ones.
-        ahead: How many are under way or ready while the loop has one.
-        device: Where they go.
+        producer: Makes the mini-batches; closed at the end.
+        sheets: Memory for pictures; None: the producer allocates memory for them.
+        wanted: Which mini-batches.
+        ahead: Number of mini-batches under way or ready while the loop has one.
+        device: Where to send them.
     """
 
     def __init__(
         self,
-        source: Source,
+        producer: Producer,
         sheets: Sheets | None,
         wanted: Iterable[Wanted],
         ahead: int,
         device: Device,
     ) -> None:
         self._pid = os.getpid()
-        self._source = source
+        self._producer = producer
         self._sheets = sheets
         self._wanted = iter(wanted)
         self._device = device
         self._coming: deque[_Coming] = deque()
         self._closed = False
         try:
-            self._ask(ahead)
+            self._request(ahead)
         except BaseException:
-            # Interrupted while a thread starts, Python does not know of it and would not end it.
+            # If Ctrl-C comes while a thread starts, Python has not registered it, and would not end
+            # it.
             self.close()
             raise
 
@@ -115,16 +120,16 @@ class Prefetch:
         return self
 
     def __next__(self) -> dict[str, Any]:
-        """The next one.
+        """Return the columns of the next mini-batch.
 
         Raises:
             UsageError: Another process began this loop.
-            Exception: Whatever went wrong where it was made.
+            Exception: The error that was raised where the mini-batch was made.
         """
         if self._pid != os.getpid():
             raise UsageError(
                 "this loop was begun before a fork, and its threads are in the other process",
-                "begin one with iter(loader) here",
+                "begin another loop here, with iter(loader)",
             )
         if not self._coming:
             self.close()
@@ -132,8 +137,8 @@ class Prefetch:
         try:
             first = self._coming.popleft()
             first.collect(self._device)
-            self._ask(1)
-            # What is ready already starts its way to the device while the loop has this one.
+            self._request(1)
+            # Start copying those that are ready to the device while the loop has this one.
             for coming in itertools.takewhile(_Coming.ready, self._coming):
                 coming.collect(self._device)
             return self._device.receive(first.take())
@@ -142,18 +147,18 @@ class Prefetch:
             raise
 
     def close(self) -> None:
-        """No more is wanted."""
+        """Stop: no more mini-batches are needed."""
         if not self._closed and self._pid == os.getpid():
             self._closed = True
             self._coming.clear()
-            self._source.close()
+            self._producer.close()
 
     def __del__(self) -> None:
-        # Not begun, where an argument was wrong.
+        # The attribute is missing if an argument was invalid.
         if hasattr(self, "_coming"):
             self.close()
 
-    def _ask(self, count: int) -> None:
+    def _request(self, count: int) -> None:
         for wanted in itertools.islice(self._wanted, count):
             sheet = None if self._sheets is None else self._sheets.take()
-            self._coming.append(_Coming(self._source.submit(wanted, sheet), sheet))
+            self._coming.append(_Coming(self._producer.submit(wanted, sheet), sheet))

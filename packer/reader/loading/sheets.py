@@ -1,86 +1,50 @@
 """Memory for mini-batches' pictures.
 
-A mini-batch of 128 pictures of 224×224 has 19 MB: 4,700 pages, which the kernel clears one by one
-when fresh memory is first written. So memory is used again, but only once nobody can see what was
-in it: a tensor keeps the numpy array alive that it was made of, so do all views of it, whoever
-holds them, and when that array goes, the memory comes back.
+A mini-batch of 128 pictures of 224×224 takes 19 MB: 4,700 pages, which the kernel clears one by one
+when new memory is first written. So memory is used again, but only once no tensor shows it: a
+tensor and all its views keep the numpy array alive that the tensor was made from, and when that
+array is freed, the memory can be used again.
 """
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-import numpy as np
 import torch
 
+from packer.reader.images.layout import Layout
 from packer.types import Array
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a mini-batch's pictures lie in memory.
-
-    Attributes:
-        count: Most pictures.
-        height: Of each, in pixels.
-        width: Of each, in pixels.
-        dtype: "uint8" or "float32".
-        planes: Whether each is 3×H×W, else H×W×3 (channels-last).
-    """
-
-    count: int
-    height: int
-    width: int
-    dtype: str
-    planes: bool = False
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """Of an array of all pictures."""
-        if self.planes:
-            return self.count, 3, self.height, self.width
-        return self.count, self.height, self.width, 3
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all pictures."""
-        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
-
-    def tensor(self, array: Array) -> torch.Tensor:
-        """An array of some pictures as a tensor N×3×H×W over the same memory."""
-        tensor = torch.from_numpy(array)
-        return tensor if self.planes else tensor.permute(0, 3, 1, 2)
 
 
 class Sheet(Protocol):
     """Memory for one mini-batch's pictures.
 
     Attributes:
-        array: To write them to, in the layout's shape.
+        array: The memory, in the layout's shape.
     """
 
     array: Array
 
     def tensor(self, count: int) -> torch.Tensor:
-        """The first pictures as a tensor N×3×H×W. Call it once; the sheet is the tensor's then."""
+        """Return the first pictures as a tensor N×3×H×W. Call it once: the memory is the tensor's
+        then.
+        """
 
 
 S = TypeVar("S")
 
 
 class Lending(Generic[S]):
-    """Things that are lent for as long as an array lives, and then lent again.
+    """Lends things for as long as an array lives, and then lends them again.
 
     Args:
-        make: Makes one.
-        keep: How many to keep while nobody needs them, and of how many to wait for the end; of more
-            the oldest are let go, as somebody collects them.
-        drop: Is given those beyond.
+        make: Makes a thing.
+        keep: Number of unused things to keep, and number of lent things to take back. If more are
+            lent, the oldest are dropped: the loop keeps its mini-batches.
+        drop: Called with each thing that is dropped.
     """
 
     def __init__(
@@ -94,37 +58,37 @@ class Lending(Generic[S]):
         self._ended: deque[weakref.ref[Array]] = deque()
 
     def take(self) -> S:
-        """One that nobody uses."""
+        """Return a thing that is not in use."""
         self._collect()
         try:
-            return self._free.pop()  # in one step, as others below: loops run in any thread
+            return self._free.pop()  # atomic, as the operations below: loops run in any thread
         except IndexError:
             return self._make()
 
     def lend(self, thing: S, array: Array) -> None:
-        """Take `thing` back when `array` is gone."""
-        # No code of ours runs when an array dies: Python prints what is raised there and goes on,
-        # so that a Ctrl-C which fell into it would be lost.
+        """Lend a thing until `array` is freed."""
+        # No Python code runs when the array is freed: Python prints an error that is raised there
+        # and goes on, so that a Ctrl-C at that moment would be lost.
         reference = weakref.ref(array, self._ended.append)
         self._lent[id(reference)] = reference, thing
         self._collect()
         while len(self._lent) > self._keep:
-            self._let_go(self._lent.pop(next(iter(self._lent)))[1])
+            self._dropped(self._lent.pop(next(iter(self._lent)))[1])
 
     def give_back(self, thing: S) -> None:
-        """Nobody uses it any more."""
+        """Take back a thing that is not in use any more."""
         if len(self._free) < self._keep:
             self._free.append(thing)
         else:
-            self._let_go(thing)
+            self._dropped(thing)
 
     def _collect(self) -> None:
         while self._ended:
             lent = self._lent.pop(id(self._ended.popleft()), None)
-            if lent is not None:  # else it ended just when it was let go
+            if lent is not None:  # else it was dropped at the same moment
                 self.give_back(lent[1])
 
-    def _let_go(self, thing: S) -> None:
+    def _dropped(self, thing: S) -> None:
         if self._drop is not None:
             self._drop(thing)
 
@@ -133,19 +97,17 @@ class HeapSheets:
     """Sheets of ordinary memory, used again.
 
     Args:
-        layout: Of each.
-        keep: How many to keep while nobody needs them.
+        layout: Layout of each sheet.
+        keep: Number of unused sheets to keep.
     """
 
     def __init__(self, layout: Layout, keep: int) -> None:
         self._layout = layout
-        # No method of ours: a cycle would keep the memory when the loader is gone.
-        self._lending: Lending[Array] = Lending(
-            functools.partial(np.empty, layout.shape, layout.dtype), keep
-        )
+        # Not a method of this object: a reference cycle would keep the memory after the loader.
+        self._lending: Lending[Array] = Lending(layout.empty, keep)
 
     def take(self) -> Sheet:
-        """A sheet that nobody uses."""
+        """Return a sheet that is not in use."""
         return _HeapSheet(self._layout, self._lending)
 
 
@@ -163,17 +125,17 @@ class _HeapSheet:
 
 class PinnedSheets:
     """Sheets of page-locked memory, from which a GPU copies while the CPU goes on. torch itself
-    uses such memory again, and knows which copies from it are still under way.
+    uses such memory again, once the copies from it have ended.
 
     Args:
-        layout: Of each.
+        layout: Layout of each sheet.
     """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
     def take(self) -> Sheet:
-        """A sheet that nobody uses."""
+        """Return a sheet that is not in use."""
         return _PinnedSheet(self._layout)
 
 

@@ -1,1 +1,1 @@
-"""Which samples come when: epochs, ranks, progress, and the state to go on from."""
+"""The order of samples: epochs, ranks, the position in an epoch, and states to resume from."""

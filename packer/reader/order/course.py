@@ -1,4 +1,4 @@
-"""The way of one rank through the epochs of a pack: which mini-batches, and how far it has come."""
+"""One rank's way through the epochs of a pack: its mini-batches, and how far it has come."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from typing import Any, NamedTuple
 from packer.errors import UsageError
 from packer.pack.opened import Pack
 from packer.reader.order import ranks
+from packer.reader.order.cursor import EpochCursor
 from packer.reader.order.division import Division, find_division
-from packer.reader.order.epoch import OrderOptions, Schedule
-from packer.reader.order.progress import Ended, Progress, Walk, never
+from packer.reader.order.options import OrderOptions
+from packer.reader.order.record import Ended, never
+from packer.reader.order.schedule import Schedule
 from packer.reader.order.statedict import (
+    OrderIdentity,
     Place,
-    Sequence,
     Share,
-    read_share,
-    read_state,
-    write_state,
+    make_state,
+    parse_share,
+    parse_state,
 )
+from packer.reader.order.walk import Walk
 
 
 class Begun(NamedTuple):
@@ -29,8 +32,8 @@ class Begun(NamedTuple):
 
     Attributes:
         walk: This process's way through the epoch.
-        schedule: Which mini-batches are this rank's.
-        division: How accelerate divides them further, if it does.
+        schedule: The rank's mini-batches.
+        division: How accelerate divides them further; None if it does not.
     """
 
     walk: Walk
@@ -41,20 +44,20 @@ class Begun(NamedTuple):
 class Course:
     """Epoch, position and schedule of a stream or a sampler.
 
-    The rank is looked up again whenever something depends on it, as a process group may have come
-    up meanwhile: see `packer.reader.order.ranks.resolve`.
+    The rank is looked up again each time that a result depends on it, as a process group may have
+    been initialised meanwhile: see `packer.reader.order.ranks.resolve`.
 
     Args:
-        pack: Whose samples.
-        options: Of the order; their rank does not count.
-        rank: Of this process, if given by the user.
-        world_size: Number of ranks, if given by the user.
+        pack: The pack.
+        options: Options of the order; their rank and number of ranks are not used.
+        rank: Rank of this process; None: it is looked up.
+        world_size: Number of ranks; None: it is looked up.
 
     Raises:
-        UsageError: An invalid rank.
+        UsageError: The rank is invalid.
 
     Attributes:
-        progress: What the processes share.
+        cursor: Epoch and position, shared among processes.
     """
 
     def __init__(
@@ -64,60 +67,61 @@ class Course:
         self._options = options
         self._given = rank, world_size
         self._schedules: dict[tuple[int, int], Schedule] = {}
-        #: As it was in the process that pickled this, for a worker: it has no process group to ask.
+        #: As in the process that pickled this course. A worker uses it, as it has no process group.
         self._settled: tuple[Schedule, Division | None] | None = None
         self._settled_in = 0  # the process that unpickled this
-        self.progress = Progress()
+        self.cursor = EpochCursor()
         self.schedule()
 
     def schedule(self) -> Schedule:
-        """The schedule of this process's rank; the whole one while accelerate divides.
+        """Return the schedule of this process's rank; that of rank 0 of 1 if accelerate divides.
 
         Raises:
-            UsageError: The rank that was given is not that of the process group.
+            UsageError: The given rank is not that of the process group.
         """
         return self._now()[0]
 
     def next(self) -> Place:
-        """Where the next loop begins."""
-        return self.progress.next(self.schedule().ended)
+        """Return where the next loop begins."""
+        return self.cursor.next(self.schedule().ended)
 
     def division(self) -> Division | None:
-        """How accelerate divides, if it does."""
+        """Return how accelerate divides; None if it does not."""
         return self._now()[1]
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next loop."""
         schedule, division = self._now()
         stride = _stride(schedule, division)
-        choose_epoch(self.progress, epoch, division, stride, schedule.ended)
+        choose_epoch(self.cursor, epoch, division, stride, schedule.ended)
 
     def reading(self) -> tuple[Schedule, Division | None]:
-        """What this process is about to read. Warns once if every process reads everything.
+        """Return the schedule and the division for the loop that begins. Warns once if each process
+        of a group reads everything.
 
         Raises:
-            UsageError: The rank that was given is not that of the process group.
+            UsageError: The given rank is not that of the process group.
         """
         schedule, division = self._now()
         world_size = ranks.group_size()
-        if division is None and self._given[1] == 1 < world_size and self.progress.first_warning():
+        if division is None and self._given[1] == 1 < world_size and self.cursor.first_warning():
             warnings.warn(
                 f"{self._pack.root}: world_size=1 was given, so each of the {world_size} processes "
                 f"of torch.distributed reads all {len(self._pack)} samples of split "
-                f"{self._pack.split!r}; without rank and world_size each would read its part",
+                f"{self._pack.split!r}; leave out rank and world_size, and each reads its part",
                 stacklevel=2,
             )
         return schedule, division
 
     def begin(self) -> Begun | None:
-        """Begin a walk of this process; None if accelerate does not read in this process."""
+        """Begin a walk of this process; return None if accelerate does not read in this process."""
         schedule, division = self.reading()
         if division is not None and not division.reads:
             return None
         if division is not None and division.epoch is not None:
             # accelerate's set_epoch does not reach a sampler behind its skip_first_batches.
-            self.progress.advance(division.epoch, schedule.ended)
-        walk = self.progress.begin(
+            self.cursor.advance(division.epoch, schedule.ended)
+        walk = self.cursor.begin(
             schedule.stride,
             schedule.ended,
             loop_stride=_stride(schedule, division),
@@ -125,75 +129,76 @@ class Course:
         )
         return Begun(walk, schedule, division)
 
-    def sequence(self) -> Sequence:
-        """What a state of this course belongs to."""
+    def sequence(self) -> OrderIdentity:
+        """Return the identity of the order, which states of this course carry."""
         return sequence_of(self._pack, self.schedule())
 
     def state(self) -> dict[str, Any]:
-        """How far this process has come; in a worker, its share of the walk.
+        """Return the state of this process; in a worker, its share of the walk.
 
         Raises:
-            UsageError: Only the training loop knows.
+            UsageError: Only the training loop can count the mini-batches that it has got.
         """
         schedule = self.schedule()
         worker = ranks.worker()
         if worker is None:
-            return self._written(self.progress.place(schedule.ended))
-        walk = self.progress.walk()
+            return self._written(self.cursor.place(schedule.ended))
+        walk = self.cursor.walk()
         if walk is None:
             begun = self.begin()
             if begun is None:
                 return self._written(self.next())
             walk = begun.walk
         share = Share(*worker, walk.stride, walk.step)
-        return write_state(self.sequence(), Place(walk.epoch, walk.start), share)
+        return make_state(self.sequence(), Place(walk.epoch, walk.start), share)
 
     def state_at(self, step: int) -> dict[str, Any]:
-        """How far training has come with the last loop, or would come with the next if there was
-        none since the epoch was chosen.
+        """Return the state after `step` mini-batches of the last loop, or of the next loop if none
+        has begun since the epoch was chosen.
 
         Args:
-            step: Mini-batches that the loop has got since it began.
+            step: Number of mini-batches that the loop has got since it began.
 
         Raises:
-            UsageError: There are not so many, or only the loader that resumed the loop knows.
+            UsageError: The loop has fewer mini-batches, or a loader has resumed it and only its own
+                state counts them.
         """
         schedule = self.schedule()
-        place, stride = self.progress.last() or (self.next(), schedule.stride)
+        place, stride = self.cursor.last() or (self.next(), schedule.stride)
         most = schedule.global_steps(place.position, stride)
         if not 0 <= step <= most:
             raise UsageError(
-                f"step {step} is none of the {most} mini-batches of this loop",
+                f"step {step} is out of range: 0 to {most} mini-batches of this loop",
                 "count those that the loop has got since it began, not since the epoch did",
             )
         return self._written(Place(place.epoch, place.position + step * stride))
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state with the next loop of this process; a worker, of its own part.
+        """Resume from a state with the next loop of this process; in a worker, with its own share.
 
         Raises:
-            UsageError: No such state, or of another sequence.
+            UsageError: The state is invalid, or belongs to another order.
         """
         worker = ranks.worker()
         if worker is None:
             self.resume(state)
         else:
             schedule = self.schedule()
-            place, step = read_share(state, self.sequence(), *worker, schedule.stride)
+            place, step = parse_share(state, self.sequence(), *worker, schedule.stride)
             ended = step >= schedule.steps(place.position)
-            self.progress.resume_worker(place, step, ended=ended)
+            self.cursor.resume_worker(place, step, ended=ended)
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state with the next loop, whoever begins it.
+        """Resume from a state with the next loop, in this process or in workers.
 
         Raises:
-            UsageError: No such state, or of another sequence.
+            UsageError: The state is invalid, or belongs to another order.
         """
-        self.progress.resume(read_state(state, self.sequence()))
+        self.cursor.resume(parse_state(state, self.sequence()))
 
     def _written(self, place: Place) -> dict[str, Any]:
         end = self.schedule().samples
-        return write_state(self.sequence(), Place(place.epoch, min(place.position, end)))
+        return make_state(self.sequence(), Place(place.epoch, min(place.position, end)))
 
     def _now(self) -> tuple[Schedule, Division | None]:
         if (
@@ -217,7 +222,7 @@ class Course:
 
 
 def choose_epoch(
-    progress: Progress,
+    cursor: EpochCursor,
     epoch: int,
     division: Division | None,
     loop_stride: int = 1,
@@ -226,41 +231,42 @@ def choose_epoch(
     """Choose the epoch that the next loop reads.
 
     Args:
-        progress: Of a stream or a sampler.
-        epoch: Which one.
-        division: How accelerate divides, if it is what calls. At the beginning of every loop it
-            gives its own count of whole loops, which must neither repeat an epoch whose loop was
-            left nor lose a place that was loaded. For a process for which another one reads, it is
-            the only sign that a loop begins.
-        loop_stride: As `Progress.begin`'s.
-        ended: As `Progress.begin`'s.
+        cursor: Cursor of a stream or a sampler.
+        epoch: Number of the epoch.
+        division: How accelerate divides; None if the caller is not accelerate. accelerate calls
+            `set_epoch` at the beginning of each loop with its own count of whole loops, which must
+            neither repeat an epoch whose loop was left nor lose a place that was loaded. In a
+            process for which another one reads, that call is the only sign that a loop begins.
+        loop_stride: As `EpochCursor.begin`'s.
+        ended: As `EpochCursor.begin`'s.
     """
     if division is None or division.epoch is None:
-        progress.set_epoch(epoch)
+        cursor.set_epoch(epoch)
         return
-    progress.advance(division.epoch, ended)
+    cursor.advance(division.epoch, ended)
     if not division.reads:
-        progress.announce(loop_stride, ended)
+        cursor.announce(loop_stride, ended)
 
 
 def make_schedule(pack: Pack, options: OrderOptions) -> Schedule:
-    """A rank's schedule over a pack. Warns where it is empty though the pack is not."""
+    """Make a rank's schedule for a pack. Warns if it is empty although the pack is not."""
     index = pack.index
     schedule = Schedule(index["batch_count"], index["batch_bytes"], options)
     if not len(schedule) and len(pack) and options.tail == "drop":
         warnings.warn(
-            f"{pack.root}: {len(pack)} samples in split {pack.split!r} are fewer than one global "
-            f"mini-batch of {options.batch_size} x {options.world_size}, and tail='drop' leaves "
-            "nothing; tail='pad' or a smaller batch_size would",
+            f"{pack.root}: an epoch has no mini-batches: split {pack.split!r} has fewer samples "
+            f"({len(pack)}) than one global mini-batch ({options.batch_size} x "
+            f"{options.world_size}), and tail='drop' leaves them out; use tail='pad' or a smaller "
+            "batch_size",
             stacklevel=3,
         )
     return schedule
 
 
-def sequence_of(pack: Pack, schedule: Schedule) -> Sequence:
-    """What a state of this pack and schedule belongs to."""
+def sequence_of(pack: Pack, schedule: Schedule) -> OrderIdentity:
+    """Return the identity of the order of this pack and schedule."""
     options = schedule.options
-    return Sequence(
+    return OrderIdentity(
         pack=pack.identity,
         samples=schedule.samples,
         seed=options.seed,
@@ -271,5 +277,5 @@ def sequence_of(pack: Pack, schedule: Schedule) -> Sequence:
 
 
 def _stride(schedule: Schedule, division: Division | None) -> int:
-    """Samples that one step of the training loop takes on all ranks together."""
+    """Return the number of samples that one step of the training loop takes on all ranks."""
     return schedule.stride * (1 if division is None else division.mini_batches)

@@ -1,9 +1,9 @@
-"""Whether accelerate divides among the processes what it reads.
+"""Whether accelerate divides mini-batches among the processes.
 
-What it is given must not be divided by rank before, or each process would get a part of a part.
-accelerate's own state says how many processes there are, but not which loaders went through
-`prepare()`. For those that did, its code is what calls the data set or the sampler: its frames are
-on the stack, in the training process and in workers that were forked there.
+Mini-batches that accelerate divides must not be divided by rank before, or each process would get a
+part of a part. accelerate's own state has the number of processes, but not which loaders went
+through `prepare()`. Those that did call the data set or the sampler from accelerate's code: its
+frames are on the stack, in the training process and in workers that were forked there.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import torch
 from packer.errors import UsageError
 
 _MODULE = "accelerate.data_loader"
-#: Process 0 reads, and sends all others their part.
+#: Class of loaders with which process 0 reads, and sends the other processes their parts.
 _DISPATCHER = "DataLoaderDispatcher"
-#: Every process reads, and keeps its part; the last one divides if another one of them does.
+#: Classes with which each process reads everything and keeps its part. If several are on the stack,
+#: the last one called divides.
 _SHARDS = ("BatchSamplerShard", "IterableDatasetShard", "DataLoaderShard")
 _LOADERS = (_DISPATCHER, "DataLoaderShard")
 _NOT_PREPARED = (
@@ -33,12 +34,11 @@ class Division(NamedTuple):
     """How accelerate divides.
 
     Attributes:
-        mini_batches: How many of them one step of the training loop takes on all processes
-            together.
-        dispatched: Whether process 0 sends the others their part.
+        mini_batches: Number of mini-batches that one step of the training loop takes on all
+            processes together.
+        dispatched: Whether process 0 sends the other processes their parts.
         reads: Whether this process reads at all.
-        epoch: That of accelerate's loop which is under way, by its own count; None outside of
-            one.
+        epoch: Epoch of accelerate's present loop, by its own count; None outside of a loop.
     """
 
     mini_batches: int
@@ -48,10 +48,10 @@ class Division(NamedTuple):
 
 
 def find_division() -> Division | None:
-    """How accelerate divides what the caller gives it; None if it is not accelerate that calls.
+    """Return how accelerate divides the caller's mini-batches; None if accelerate does not call.
 
     Raises:
-        UsageError: It cannot divide this, and would fail with a TypeError.
+        UsageError: accelerate cannot divide them, and would fail with a TypeError.
     """
     if _MODULE not in sys.modules:
         return None
@@ -77,21 +77,21 @@ def find_division() -> Division | None:
 
 
 def sendable(mini_batch: Any, names: tuple[str, ...]) -> Any:
-    """A mini-batch as process 0 can send it: tensors alone, whose memory is laid out in the order
-    of their dimensions, as the receiving processes expect.
+    """Return a mini-batch in the form that process 0 can send: tensors only, contiguous in the
+    order of their dimensions, as the receiving processes expect.
 
     Args:
         mini_batch: A named tuple, or a dict.
-        names: Its fields.
+        names: Names of its fields.
 
     Raises:
-        UsageError: A field is no tensor.
+        UsageError: A field is not a tensor.
     """
     columns = mini_batch if isinstance(mini_batch, Mapping) else mini_batch._asdict()
     for name in names:
         if not isinstance(columns[name], torch.Tensor):
             raise UsageError(
-                f"accelerate cannot send the field {name!r} to the other processes: it is no "
+                f"accelerate cannot send the field {name!r} to the other processes: it is not a "
                 "tensor",
                 f"leave it out of fields; or {_NOT_PREPARED}",
             )
@@ -109,12 +109,12 @@ def _dispatched(divider: Any, epoch: int | None) -> Division:
 
 
 def _callers() -> Iterator[tuple[str, str, Any]]:
-    """Class, method and object of accelerate's calls on the stack that divide, the last first."""
+    """Yield class, method and object of accelerate's dividing calls on the stack, last first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__") == _MODULE:
             caller = frame.f_locals.get("self")
-            # Not its __class__, which accelerate's loaders replace.
+            # Not `__class__`, which accelerate's loaders replace.
             kind = type(caller).__name__
             if kind == _DISPATCHER or kind in _SHARDS:
                 yield kind, frame.f_code.co_name, caller

@@ -1,8 +1,8 @@
-"""Pseudo-random numbers that stay the same for ever: SplitMix64 (Steele, Lea, Flood 2014, "Fast
-splittable pseudorandom number generators"), written out here.
+"""Pseudo-random numbers that never change between versions: SplitMix64 (Steele, Lea, Flood 2014,
+"Fast splittable pseudorandom number generators"), written out here.
 
-numpy's Generator is not used for what must be reproducible across machines and years: numpy keeps
-the right to change its streams between versions (NEP 19).
+numpy's Generator is not used, as the order must be reproducible across machines and years, and
+numpy may change its streams between versions (NEP 19).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SECOND = 0x94D049BB133111EB
 
 
 def combine(*numbers: int) -> int:
-    """One 64-bit number from several (any size, any sign); their order counts."""
+    """Hash integers of any size and sign, in their order, into one 64-bit number."""
     state = 0
     for number in numbers:
         state = _finish((state + number + _GOLDEN) & _MASK)
@@ -27,9 +27,9 @@ def combine(*numbers: int) -> int:
 
 
 def keys(state: int, numbers: Array) -> Array:
-    """uint64, one for each of `numbers` (integers): a hash of it under `state`.
+    """Return uint64, a hash under `state` of each of `numbers` (integers).
 
-    Sorting by these keys is a pseudo-random permutation.
+    Sorting by these hashes gives a pseudo-random permutation.
     """
     mixed = numbers.astype(np.uint64) + np.uint64(1)
     mixed *= np.uint64(_GOLDEN)
@@ -43,7 +43,7 @@ def keys(state: int, numbers: Array) -> Array:
 
 
 class Draws:
-    """A stream of pseudo-random numbers; cheap enough to make one a sample.
+    """A stream of pseudo-random numbers; fast enough to make one for each sample.
 
     Args:
         seed: Any integer.
@@ -55,16 +55,16 @@ class Draws:
         self._state = seed & _MASK
 
     def bits(self) -> int:
-        """64 random bits."""
+        """Return 64 random bits."""
         self._state = (self._state + _GOLDEN) & _MASK
         return _finish(self._state)
 
     def uniform(self, low: float, high: float) -> float:
-        """A float in [low, high)."""
+        """Return a float in [low, high)."""
         return low + (high - low) * (self.bits() >> 11) * 2.0**-53
 
     def integer(self, stop: int) -> int:
-        """An integer in [0, stop); its bias is below stop / 2^64."""
+        """Return an integer in [0, stop); its bias is below stop / 2^64."""
         return (self.bits() * stop) >> 64
 
 

@@ -1,17 +1,17 @@
 """How an epoch's on-disk batches are dealt to lanes. Pure: numbers in, numbers out.
 
-A lane is a sequence of samples that reads one on-disk batch after another. The sequence of the
-epoch takes a sample from each lane in turn. So every mini-batch is drawn from as many on-disk
-batches as there are lanes, and a rank that is given some of the lanes for the whole epoch reads no
-batch that another rank reads.
+A lane is a sequence of on-disk batches, one after another. The sequence of the epoch takes a sample
+from each lane in turn. So the samples of a mini-batch come from as many on-disk batches as there
+are lanes, and a rank that has some of the lanes for the whole epoch reads no batch that another
+rank reads.
 
 The turn goes through the lanes in the order of their numbers' bits reversed (0 8 4 12 2 … of 16:
 the van der Corput sequence). So of any W positions in a row, W a power of two, one is in each W-th
-part of the lanes, and however small mini-batches are, each rank's lanes fill its own.
+part of the lanes, and each rank's lanes fill its mini-batches, however small these are.
 
-That needs lanes of equal length. They get whole batches in rounds, one each, as long as no lane
-would exceed its length; what is left at the end of the epoch, less than two rounds where batches
-are of even size, is cut to measure.
+That needs lanes of equal length. In each round, every lane gets one whole batch, as long as no lane
+would exceed its length. The remaining batches, less than two rounds of them if all are of one size,
+are cut into stretches that fill the lanes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Visits:
     """Stretches of on-disk batches, sorted by lane and place in it; int64 arrays of equal length.
 
     Attributes:
-        turn: Lane of each position among the first so many, and so on, over and over.
-        batch: Which batch, as a place in the sequence that was dealt.
-        lane: Which lane.
-        start: Place in the lane of its first sample.
-        offset: Its first sample, counted through the batch in the order in which it is read.
-        length: Number of samples.
+        turn: The lanes in the order in which positions take them, over and over.
+        batch: Number of the batch in the sequence that was dealt.
+        lane: Number of the lane.
+        start: Place in the lane of the stretch's first sample.
+        offset: Place in the batch, in the order in which it is read, of the same sample.
+        length: Number of samples of the stretch.
     """
 
     turn: Array
@@ -65,12 +65,12 @@ def deal(counts: Array, lanes: int) -> tuple[Visits, int]:
     """Deal batches to lanes.
 
     Args:
-        counts: Samples of each batch, in the order in which they are dealt; none is empty.
-        lanes: How many; at most as many as batches.
+        counts: Number of samples of each batch, at least 1, in the order in which they are dealt.
+        lanes: Number of lanes, at most the number of batches.
 
     Returns:
-        The visits, and how many rounds of whole batches there are: batch b of the first
-        rounds * lanes is visited in round b // lanes.
+        The visits, and the number of rounds of whole batches: batch b of the first rounds * lanes
+        is visited in round b // lanes.
     """
     total, turn = int(counts.sum()), _turn(lanes)
     dealt = counts[: len(counts) // lanes * lanes].reshape(-1, lanes)
@@ -92,11 +92,11 @@ def deal(counts: Array, lanes: int) -> tuple[Visits, int]:
 
 
 def one_lane(counts: Array, turn: int) -> Visits:
-    """All batches one after another.
+    """Return visits to all batches, one after another.
 
     Args:
         counts: As for `deal`.
-        turn: Sample, counted through all batches, to begin with; those before it come last.
+        turn: First sample, counted through all batches; the samples before it come last.
     """
     ends = np.cumsum(counts)
     first = int(np.searchsorted(ends, turn, "right"))
@@ -113,14 +113,14 @@ def one_lane(counts: Array, turn: int) -> Visits:
 
 
 def _turn(lanes: int) -> Array:
-    """The lanes, sorted by their numbers' bits reversed."""
+    """Return the lanes, sorted by the reversed bits of their numbers."""
     bits = max(1, (lanes - 1).bit_length())
     reversed_bits = [int(f"{number:0{bits}b}"[::-1], 2) for number in range(1 << bits)]
     return np.array([lane for lane in reversed_bits if lane < lanes], np.int64)
 
 
 def _cut(counts: Array, lengths: Array) -> Visits:
-    """Batches in a row, cut into one stretch a lane."""
+    """Cut a row of batches into one part for each lane."""
     batch_ends, lane_ends = np.cumsum(counts), np.cumsum(lengths)
     edges = np.unique(np.concatenate(([0], batch_ends, lane_ends)))
     start, stop = edges[:-1], edges[1:]

@@ -5,15 +5,15 @@ Three measures, each beside what a true permutation of all samples would give:
 - distinct classes in a mini-batch. Of N samples, n_c of class c, B drawn without replacement hold
   sum over c of 1 - C(N - n_c, B) / C(N, B) classes on average (the hypergeometric law; Hurlbert
   1971, "The nonconcept of species diversity", Ecology 52:577, formula 16: rarefaction);
-- how often two samples share a mini-batch: those of one on-disk batch in any epoch, and those that
-  shared one before. Under a permutation any two do with probability (B - 1) / (N - 1). Were the
-  samples of each window of M samples shuffled among themselves, two of one on-disk batch would with
-  probability (B - 1) / (M - 1), which is what the window predicts (rests of M by B apart). Orders
-  that spread a batch's samples evenly stay below;
-- Spearman's rank correlation of the samples' positions in two epochs: 0 under a permutation, give
-  or take 1 / sqrt(N - 1). Positions are ranks, so it is their correlation coefficient.
+- how often two samples share a mini-batch: two samples of one on-disk batch in any epoch, and two
+  that shared a mini-batch in the epoch before. Under a permutation any two do with probability
+  (B - 1) / (N - 1). If each window of M samples were shuffled within itself, two samples of one
+  on-disk batch would share one with probability (B - 1) / (M - 1), which is the window's prediction
+  (apart from the remainder of M by B). Orders that spread a batch's samples evenly stay below;
+- Spearman's rank correlation of the samples' positions in two epochs: 0 ± 1 / sqrt(N - 1) under a
+  permutation. Positions are ranks, so it is their correlation coefficient.
 
-Everything is counted exactly, over all pairs of samples; only the epochs are a sample of all.
+Everything is counted exactly, over all pairs of samples, in the epochs that are looked at.
 """
 
 from __future__ import annotations
@@ -24,34 +24,36 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from packer.errors import UsageError
-from packer.reader.order.epoch import EpochOrder, OrderOptions, Schedule
+from packer.reader.order.epoch import EpochOrder
+from packer.reader.order.options import OrderOptions
+from packer.reader.order.schedule import Schedule
 from packer.types import Array
 
-#: Of the distinct classes that a permutation has, the part that an order may fall short by.
+#: Largest part of the distinct classes under a permutation by which an order may stay below them.
 TOLERANCE = 0.02
-#: The mean of a few mini-batches differs from its expectation by chance. This many of its standard
-#: errors are granted besides: chance goes further once in 700 measurements.
+#: Number of standard errors added to the tolerance, as the mean of a few mini-batches differs from
+#: its expectation by chance: a difference above 3 standard errors occurs once in 700 measurements.
 _STANDARD_ERRORS = 3.0
 
 
 @dataclass(frozen=True)
 class Quality:
-    """What was measured of one order. Rates are probabilities, of any pair of the kind.
+    """The measurements of one order. Rates are probabilities for any pair of the kind.
 
     Attributes:
-        shuffle: none, batch, window or full.
-        window: In on-disk batches, as the bytes allowed.
-        mini_batches: Number of mini-batches looked at, over all epochs.
+        shuffle: "none", "batch", "window" or "full".
+        window: Number of on-disk batches, as memory allows.
+        mini_batches: Number of measured mini-batches, over all epochs.
         distinct: Mean number of distinct classes in a mini-batch.
-        distinct_error: Its standard error.
-        distinct_expected: What a permutation gives.
+        distinct_error: Standard error of `distinct`.
+        distinct_expected: The mean number under a permutation.
         together: How often two samples of one on-disk batch share a mini-batch.
-        together_expected: What the windows predict of that.
+        together_expected: The windows' prediction of `together`.
         again: How often two samples that shared a mini-batch share one in the next epoch.
-        again_expected: What the windows predict of that; None where no window is drawn anew.
-        permutation: What a permutation gives of both.
-        correlation: Rank correlation of positions in successive epochs, of all pairs of epochs the
-            one furthest from 0.
+        again_expected: The windows' prediction of `again`; None if windows are not drawn anew.
+        permutation: `together` and `again` under a permutation.
+        correlation: Rank correlation of positions in successive epochs: of all pairs of epochs the
+            value furthest from 0.
     """
 
     shuffle: str
@@ -69,7 +71,7 @@ class Quality:
 
     @property
     def ratio(self) -> float:
-        """Distinct classes, as a part of what a permutation gives."""
+        """Distinct classes, as a part of their number under a permutation."""
         return self.distinct / self.distinct_expected
 
     @property
@@ -84,9 +86,9 @@ def measure(labels: Array, batch_counts: Array, schedule: Schedule, epochs: int 
 
     Args:
         labels: Class of each sample, in pack order; -1 counts as one more class.
-        batch_counts: Samples of each on-disk batch.
-        schedule: The order, of a single rank. What does not fill a mini-batch is left out.
-        epochs: How many to look at, from 0 on.
+        batch_counts: Number of samples of each on-disk batch.
+        schedule: The order, of a single rank. Samples that do not fill a mini-batch are left out.
+        epochs: Number of epochs to measure, from 0 on.
 
     Raises:
         UsageError: Too few samples for one mini-batch of at least two, or fewer than two epochs.
@@ -95,11 +97,11 @@ def measure(labels: Array, batch_counts: Array, schedule: Schedule, epochs: int 
     steps = schedule.samples // size
     if size < 2 or steps < 1 or epochs < 2:
         raise UsageError(
-            f"{schedule.samples} samples in mini-batches of {size}, {epochs} epochs: nothing to "
-            "measure",
-            "mini-batches of at least 2, no larger than the split, and 2 epochs",
+            f"nothing to measure: {schedule.samples} samples in all, {size} in a mini-batch, "
+            f"{epochs} epochs",
+            "mini-batches of at least 2 samples, no larger than the split, and 2 epochs",
         )
-    same_batch = max(1, _pairs(batch_counts))  # of on-disk batches of one sample: 0 of 1
+    same_batch = max(1, _pairs(batch_counts))  # with one sample in each on-disk batch: 0 of 1
     classes = np.unique(labels, return_inverse=True)[1]
     batch_of = np.repeat(np.arange(len(batch_counts)), batch_counts)
     distinct = []
@@ -144,8 +146,8 @@ def measure(labels: Array, batch_counts: Array, schedule: Schedule, epochs: int 
 def sufficient_window(
     labels: Array, batch_counts: Array, batch_bytes: Array, options: OrderOptions
 ) -> int | None:
-    """The smallest window, of 2, 4, 8, … times the one in `options`, that mixes classes; None if
-    none does whose batches may be held in memory.
+    """Return the smallest window, of 2, 4, 8, … times the one in `options`, that mixes classes;
+    None if no window that fits into memory does.
     """
     window = options.window * 2
     while window // 2 < len(batch_counts):
@@ -160,15 +162,16 @@ def sufficient_window(
 
 
 def expected_distinct(counts: Array, size: int) -> float:
-    """Mean number of distinct classes among samples drawn without replacement (see above).
+    """Return the mean number of distinct classes among samples drawn without replacement (formula
+    above).
 
     Args:
-        counts: Samples of each class.
-        size: Samples drawn, at most the sum of `counts`.
+        counts: Number of samples of each class.
+        size: Number of samples drawn, at most the sum of `counts`.
     """
     total = int(counts.sum())
     rest = [total - int(count) for count in counts if count]
-    # C(rest, size) / C(total, size) by logarithms of factorials: neither fits into a float.
+    # C(rest, size) / C(total, size) by logarithms of factorials, which do not fit into a float.
     return math.fsum(
         1 - (math.exp(_log_choose(left, size) - _log_choose(total, size)) if left >= size else 0)
         for left in rest
@@ -180,32 +183,32 @@ def _log_choose(many: int, few: int) -> float:
 
 
 def _distinct(mini_batch: Array, classes: Array, steps: int) -> Array:
-    """Number of distinct classes in each mini-batch."""
+    """Return the number of distinct classes in each mini-batch."""
     found = np.unique(mini_batch * (int(classes.max()) + 1) + classes)
     return np.bincount(found // (int(classes.max()) + 1), minlength=steps)
 
 
 def _sizes(first: Array, second: Array) -> Array:
-    """Sizes of the groups of samples that agree in both."""
+    """Return the sizes of the groups of samples that agree in both values."""
     return np.unique(first * (int(second.max()) + 1) + second, return_counts=True)[1]
 
 
 def _pairs(sizes: Array) -> int:
-    """Pairs within groups of these sizes."""
+    """Return the number of pairs within groups of these sizes."""
     wide = sizes.astype(np.int64)
     return int((wide * (wide - 1)).sum()) // 2
 
 
 def _again(before: Array, after: Array, size: int, steps: int) -> float:
-    """Of the pairs that share a mini-batch in one epoch, those that share one in another."""
+    """Return the part of the pairs sharing a mini-batch in one epoch that share one in another."""
     there = (before < steps * size) & (after < steps * size)
     met = _pairs(_sizes(before[there] // size, after[there] // size))
     return met / (steps * size * (size - 1) / 2)
 
 
 def _predicted_pairs(order: EpochOrder, batch_counts: Array, size: int) -> float:
-    """Pairs of one on-disk batch in one mini-batch, on average over shuffles within windows whose
-    first mini-batch begins with them.
+    """Return the expected number of pairs of one on-disk batch in one mini-batch, if each window is
+    shuffled within itself and begins with a new mini-batch.
     """
     total = 0.0
     for window in range(order.windows):
@@ -219,8 +222,8 @@ def _predicted_pairs(order: EpochOrder, batch_counts: Array, size: int) -> float
 
 
 def _expected_again(together: float, batch_counts: Array, size: int, steps: int) -> float:
-    """How often pairs meet again if windows are drawn anew: those of one on-disk batch meet at
-    their own rate, the others, alike among themselves, at theirs.
+    """Return how often pairs meet again if windows are drawn anew. Pairs of one on-disk batch meet
+    at one rate, all other pairs at another.
     """
     same_batch = _pairs(batch_counts)
     every = _pairs(np.array([int(batch_counts.sum())]))

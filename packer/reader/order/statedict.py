@@ -1,13 +1,13 @@
-"""The state of a stream: how far training has come, so that it can go on from there.
+"""The state of a stream: how far training has come, so that it can be resumed.
 
-A state is a small dict of numbers and strings, fit for JSON. It says which sequence it belongs to
-(pack, seed, shuffle, window, tail), the epoch, and the position in the epoch's global sequence of
-the first sample that training has not got. Positions do not depend on ranks, workers or mini-batch
-sizes, so others of these can go on from it.
+A state is a small dict of numbers and strings, which can be stored as JSON. It contains the
+identity of the order (pack, seed, shuffle, window, tail), the epoch, and a position in the epoch's
+global sequence: that of the first sample that training has not got. Positions do not depend on
+ranks, workers or mini-batch sizes, so these can differ when training is resumed.
 
-What one DataLoader worker saves (inside of torchdata's StatefulDataLoader) is in addition a share:
-its own next mini-batch. A worker goes on from that alone; all workers' shares together make a state
-for any other number of them.
+The state that one DataLoader worker saves (inside of torchdata's StatefulDataLoader) also contains
+a share: the worker's own next mini-batch. A worker resumes from its share alone; all workers'
+shares together make a state for any other number of workers.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from packer.errors import UsageError
 
 VERSION = 1
 _KIND = "packer.reader"
-#: What torchdata adds to its workers' states: mini-batches delivered since they were taken.
+#: Key that torchdata adds to its workers' states: mini-batches delivered since the state was taken.
 _SINCE = "_steps_since_snapshot"
 
 
 @dataclass(frozen=True)
-class Sequence:
-    """What the global sequences of all epochs follow from.
+class OrderIdentity:
+    """The values that determine the global sequences of all epochs.
 
     Attributes:
         pack: Identity of the samples: `packer.pack.opened.Pack.identity`.
-        samples: How many.
-        seed: As asked.
-        shuffle: As asked.
-        window: As the bytes allow.
-        tail: As asked.
+        samples: Number of samples.
+        seed: See `OrderOptions`, as for the others.
+        shuffle: As in the options.
+        window: As `fitting_window` has reduced it.
+        tail: As in the options.
     """
 
     pack: str
@@ -50,8 +50,8 @@ class Place:
     """A place in training.
 
     Attributes:
-        epoch: Its number.
-        position: In the epoch's global sequence: what lies before it was delivered.
+        epoch: Number of the epoch.
+        position: Position in the epoch's global sequence: the samples before it were delivered.
     """
 
     epoch: int
@@ -63,10 +63,10 @@ class Share:
     """One worker's part of a walk through an epoch.
 
     Attributes:
-        worker: Its number.
-        workers: How many there are.
-        stride: Samples of a global mini-batch.
-        step: Its next mini-batch, counted from the place where the walk began.
+        worker: Number of the worker.
+        workers: Number of workers.
+        stride: Number of samples of a global mini-batch.
+        step: The worker's next mini-batch, counted from the place where the walk began.
     """
 
     worker: int
@@ -75,26 +75,26 @@ class Share:
     step: int
 
 
-def write_state(sequence: Sequence, place: Place, share: Share | None = None) -> dict[str, Any]:
-    """The state of a stream or, with a share, of one worker of a walk that began at `place`."""
-    state = {"kind": _KIND, "version": VERSION, **asdict(sequence), **asdict(place)}
+def make_state(identity: OrderIdentity, place: Place, share: Share | None = None) -> dict[str, Any]:
+    """Make the state of a stream or, with a share, of one worker whose walk began at `place`."""
+    state = {"kind": _KIND, "version": VERSION, **asdict(identity), **asdict(place)}
     return state if share is None else {**state, "share": asdict(share)}
 
 
-def read_state(state: Mapping[str, Any], sequence: Sequence) -> Place:
-    """The place that a state describes.
+def parse_state(state: Mapping[str, Any], identity: OrderIdentity) -> Place:
+    """Return the place that a state describes.
 
     Args:
-        state: A stream's, or that of a StatefulDataLoader over one, with any number of workers.
-        sequence: What it must belong to.
+        state: State of a stream, or of a StatefulDataLoader over one, with any number of workers.
+        identity: The order that it must belong to.
 
     Raises:
-        UsageError: No such state, or of another sequence.
+        UsageError: The state is invalid, or belongs to another order.
     """
     parts = list(_parts(state))
     if not parts:
-        raise UsageError("this is no state of a stream", "give what state_dict() returned")
-    places = {_checked(part, sequence) for part in parts}
+        raise UsageError("this is not the state of a stream", "give what state_dict() returned")
+    places = {_checked(part, identity) for part in parts}
     shares = [Share(**part["share"]) for part in parts if "share" in part]
     if not shares and len(places) == 1:
         return places.pop()
@@ -104,40 +104,41 @@ def read_state(state: Mapping[str, Any], sequence: Sequence) -> Place:
         or sorted(share.worker for share in shares) != list(range(shares[0].workers))
     ):
         raise UsageError(
-            "this state is not that of all workers of one loader",
-            "give the loader's whole state_dict(), or that of a stream",
+            "this is not the state of all workers of one loader",
+            "give the loader's whole state_dict(), or a stream's",
         )
-    # They deliver in turn, so the one that came furthest has delivered last.
+    # The workers deliver in turn, so the one that is furthest has delivered last.
     steps = max(max(0, share.step - share.workers + 1) for share in shares)
     steps += int(state.get(_SINCE, 0))
     place = places.pop()
-    return Place(place.epoch, min(place.position + steps * shares[0].stride, sequence.samples))
+    return Place(place.epoch, min(place.position + steps * shares[0].stride, identity.samples))
 
 
-def read_share(
-    state: Mapping[str, Any], sequence: Sequence, worker: int, workers: int, stride: int
+def parse_share(
+    state: Mapping[str, Any], identity: OrderIdentity, worker: int, workers: int, stride: int
 ) -> tuple[Place, int]:
-    """Where one worker goes on: where its walk began, and its next step from there.
+    """Return where one worker resumes: where its walk began, and its next step from there.
 
     Raises:
-        UsageError: No such state, of another sequence, or of a worker of another loader.
+        UsageError: The state is invalid, or belongs to another order or to a worker of another
+            loader.
     """
     if "share" not in state:
-        return read_state(state, sequence), worker
-    place = _checked(state, sequence)
+        return parse_state(state, identity), worker
+    place = _checked(state, identity)
     share = Share(**state["share"])
     if (share.worker, share.workers, share.stride) != (worker, workers, stride):
         raise UsageError(
             f"this state is of worker {share.worker} of {share.workers} and global mini-batches of "
             f"{share.stride} samples, not of worker {worker} of {workers} and {stride}",
-            "with other numbers, give the old loader's state to stream.load_state_dict(), and none "
-            "to the new loader",
+            "to change these numbers, give the old loader's state to stream.load_state_dict(), and "
+            "no state to the new loader",
         )
     return place, share.step
 
 
 def _parts(state: object) -> Iterator[Mapping[str, Any]]:
-    """The states of streams in a state that may be a loader's: dicts within dicts."""
+    """Yield the states of streams in a state that may be a loader's: dicts within dicts."""
     if not isinstance(state, Mapping):
         return
     if state.get("kind") == _KIND:
@@ -147,21 +148,21 @@ def _parts(state: object) -> Iterator[Mapping[str, Any]]:
         yield from _parts(value)
 
 
-def _checked(state: Mapping[str, Any], sequence: Sequence) -> Place:
+def _checked(state: Mapping[str, Any], identity: OrderIdentity) -> Place:
     if state.get("version") != VERSION:
         raise UsageError(
-            f"this state has version {state.get('version')!r}, this packer writes {VERSION}",
-            "go on with the packer that wrote it",
+            f"this state has version {state.get('version')!r}; this packer reads version {VERSION}",
+            "resume with the packer version that wrote it",
         )
     wrong = [
         f"{name} {state.get(name)!r} (here {value!r})"
-        for name, value in asdict(sequence).items()
+        for name, value in asdict(identity).items()
         if state.get(name) != value
     ]
     if wrong:
         raise UsageError(
-            "this state is of another sequence: " + ", ".join(wrong),
-            "go on with the arguments that it was saved with; batch_size, ranks and workers may "
+            "this state belongs to another order: " + ", ".join(wrong),
+            "resume with the arguments that it was saved with; batch_size, ranks and workers may "
             "differ",
         )
     return Place(int(state["epoch"]), int(state["position"]))

@@ -6,15 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from packer.errors import DamagedSample, UsageError
+from packer.errors import UsageError
 from packer.reader import PackedDataset
 from packer.reader.batches.fields import Fields
-from packer.reader.images.collate import collate_images
 from packer.reader.transforms import (
     CenterCrop,
-    Normalize,
     RandomHorizontalFlip,
-    RandomResizedCrop,
 )
 from tests.packs import BuildPack
 
@@ -25,13 +22,11 @@ def test_columns_become_a_mini_batch(build_pack: BuildPack) -> None:
     names = ("key", "note", "image", "label")
     fields = Fields(dataset, names, seed=0, as_dict=False)
     samples = np.array([2, 0])
-    columns = {name: fields.column(name, samples, dataset.payloads.read) for name in names}
-    assert [bytes(payload) for payload in columns["image"]] == [
-        built.samples[number].payloads["image"] for number in (2, 0)
-    ]
+    read = dataset.payloads.read
+    columns = {name: fields.column(name, samples, read) for name in names if name != "image"}
     columns["image"] = [
         fields.image(payload, 0, sample)
-        for payload, sample in zip(columns["image"], (2, 0), strict=True)
+        for payload, sample in zip(read(samples, "image"), (2, 0), strict=True)
     ]
     batch = fields.mini_batch(fields.collated(columns))
     assert batch._fields == names
@@ -48,56 +43,15 @@ def test_a_column_that_is_ready_stays(build_pack: BuildPack) -> None:
     assert fields.mini_batch(fields.collated({"image": ready}))["image"] is ready
 
 
-@pytest.mark.parametrize(
-    ("codec", "transform"),
-    [
-        ("raw", None),
-        ("raw", [CenterCrop(30)]),
-        ("raw", [RandomResizedCrop(30)]),
-        ("jpeg", None),
-        ("jpeg", [RandomResizedCrop(30), RandomHorizontalFlip()]),
-        ("jpeg", [CenterCrop(70)]),
-        ("jpeg", [RandomResizedCrop(30), Normalize((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))]),
-        ("png", [RandomHorizontalFlip()]),
-        ("jpeg", [RandomResizedCrop(30), np.asarray]),
-    ],
-)
-@pytest.mark.parametrize("decode", ["numpy", "pil"])
-def test_pictures_in_one_tensor_are_those_that_were_made_one_by_one(
-    build_pack: BuildPack, codec: str, transform: Any, decode: str
-) -> None:
-    built = build_pack([[11]], codec=codec, sizes=((80, 60),))
-    dataset = PackedDataset(built.root, decode=decode, transform=transform)
-    fields = Fields(dataset, ["image"], seed=3, as_dict=False)
-    samples = [5, 1, 9, 10, 0, 2, 3, 4, 6]
-    payloads = fields.column("image", np.array(samples), dataset.payloads.read)
-    pairs = zip(payloads, samples, strict=True)
-    alone = collate_images([fields.image(payload, 2, sample) for payload, sample in pairs])
-    together = fields.collated({"image": fields.images(payloads, 2, samples)})["image"]
-    assert torch.equal(together, alone)
-    assert (together.dtype, together.stride()) == (alone.dtype, alone.stride())
-
-
-@pytest.mark.parametrize("codec", ["raw", "jpeg"])
-def test_one_that_is_damaged_is_named(build_pack: BuildPack, codec: str) -> None:
-    dataset = PackedDataset(build_pack([[11]], codec=codec, sizes=((80, 60),)).root)
-    fields = Fields(dataset, ["image"], seed=0, as_dict=False)
-    samples = list(range(10))
-    payloads = fields.column("image", np.array(samples), dataset.payloads.read)
-    for broken in (None, payloads[9][:-20]):
-        payloads[9] = broken
-        with pytest.raises(DamagedSample) as caught:
-            fields.images(payloads, 0, samples)
-        assert caught.value.sample == 9
-
-
-def test_pictures_of_several_sizes_stay_apart(build_pack: BuildPack) -> None:
-    built = build_pack([[4]], sizes=((8, 6), (5, 7)))
-    dataset = PackedDataset(built.root, decode="numpy")
-    fields = Fields(dataset, ["image"], seed=0, as_dict=False)
-    payloads = fields.column("image", np.arange(4), dataset.payloads.read)
-    images = fields.images(payloads, 0, [0, 1, 2, 3])
-    assert [image.shape for image in images] == [pixels.shape for pixels in built.pixels]
+def test_a_column_may_come_later(build_pack: BuildPack) -> None:
+    """The fields keep their order."""
+    dataset = PackedDataset(build_pack([[4]]).root)
+    for as_dict in (True, False):
+        fields = Fields(dataset, ["image", "label"], 0, as_dict)
+        columns = fields.collated({"label": [1, 2]})
+        columns["image"] = torch.zeros(2, 3, 4, 5)
+        mini_batch = fields.mini_batch(columns)
+        assert (list(mini_batch) if as_dict else list(mini_batch._fields)) == ["image", "label"]
 
 
 def test_draws_depend_on_seed_epoch_and_sample(build_pack: BuildPack) -> None:

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import copy
 import pickle
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import torch
 from torch.utils.data import default_convert
 
-from packer.reader.batches.minibatch import make_mini_batch, mini_batch_type
+from packer.reader.batches.minibatch import MiniBatches, make_mini_batch, mini_batch_type
+from packer.reader.order.walk import Walk
 
 
 def test_is_a_tuple_with_names() -> None:
@@ -39,3 +43,24 @@ def test_torch_keeps_the_type() -> None:
     converted: Any = default_convert(batch)  # type: ignore[no-untyped-call]
     assert type(converted) is type(batch)
     assert converted.key == ["a", "b"]
+
+
+def columns(count: int) -> Iterator[dict[str, Any]]:
+    return ({"label": torch.tensor([number])} for number in range(count))
+
+
+def test_what_was_returned_is_counted() -> None:
+    walk = Walk(epoch=3, start=20, step=1, workers=2)
+    loop = MiniBatches(columns(2), dict, walk)
+    assert [int(next(loop)["label"]) for _ in range(2)] == [0, 1]
+    assert (walk.step, walk.ended) == (5, False)
+    with pytest.raises(StopIteration):
+        next(loop)
+    assert (walk.step, walk.ended) == (5, True)
+    assert len(list(MiniBatches(columns(3), dict))) == 3
+
+
+def test_the_iterator_holds_no_mini_batch() -> None:
+    loop = MiniBatches(columns(2), dict)
+    label = weakref.ref(next(loop)["label"])
+    assert label() is None

@@ -78,7 +78,7 @@ def test_another_of_its_batch_takes_a_damaged_ones_place(
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("default:.*skipped, as on_error")  # forked workers inherit "error"
+@pytest.mark.filterwarnings("default:.*skipped .on_error")  # forked workers inherit "error"
 def test_workers_and_ranks_agree_and_report(build_pack: BuildPack) -> None:
     """The same mini-batches for any number of workers, the same number on every rank, and the
     list in the training process.

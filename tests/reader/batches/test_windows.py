@@ -8,7 +8,8 @@ import pytest
 from packer.pack.opened import Pack
 from packer.pack.payloads import Payloads, Span
 from packer.reader.batches.windows import WindowBuffer, _spread
-from packer.reader.order.epoch import OrderOptions, Schedule
+from packer.reader.order.options import OrderOptions
+from packer.reader.order.schedule import Schedule
 from packer.types import Array
 from tests.packs import BuildPack
 

@@ -5,7 +5,8 @@ import threading
 import numpy as np
 import pytest
 
-from packer.reader.batches.making import Maker, Wanted
+from packer.reader.batches.making import Maker
+from packer.reader.batches.material import Wanted
 from packer.reader.loading.pipeline import Pipeline
 from packer.reader.loading.sheets import HeapSheets
 from packer.types import Array
@@ -27,9 +28,9 @@ def test_many_at_once_in_any_order_of_threads(
     results = [pipeline.submit(Wanted(0, 0, step), sheets[step]) for step in range(5)]
     for step, result in enumerate(results):
         samples = range(5 * step, min(24, 5 * step + 5))
-        columns = result.result(30)
+        columns, count = result.result(30)
         assert columns["key"] == [built.keys[sample] for sample in samples]
-        pictures = sheets[step].array[: columns["image"]]
+        pictures = sheets[step].array[:count]
         assert np.array_equal(pictures, [built.pixels[sample] for sample in samples])
     pipeline.close()
 
@@ -45,7 +46,7 @@ def test_pictures_are_decoded_in_all_threads_at_once(
 
     material = make_material(build_pack([[12]]), 12, transform=meet)
     pipeline = Pipeline(Maker(material), 3)
-    assert len(pipeline.submit(Wanted(0, 0, 0), None).result(60)["key"]) == 12
+    assert len(pipeline.submit(Wanted(0, 0, 0), None).result(60).columns["key"]) == 12
     pipeline.close()
 
 

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from packer.reader.batches.making import Wanted
+from packer.reader.batches.draft import Made
+from packer.reader.batches.material import Wanted
+from packer.reader.images.layout import Layout
 from packer.reader.loading.device import Device, Sent
 from packer.reader.loading.prefetch import Prefetch
-from packer.reader.loading.sheets import HeapSheets, Layout
+from packer.reader.loading.sheets import HeapSheets
 
 pytestmark = pytest.mark.slow
 
@@ -18,11 +20,11 @@ class Slow:
 
     def __init__(self) -> None:
         self.asked: list[int] = []
-        self.results: list[Future[dict[str, Any]]] = []
+        self.results: list[Future[Made]] = []
         self.sheets: list[Any] = []
         self.closed = 0
 
-    def submit(self, wanted: Wanted, sheet: Any) -> Future[dict[str, Any]]:
+    def submit(self, wanted: Wanted, sheet: Any) -> Future[Made]:
         self.asked.append(wanted.step)
         self.sheets.append(sheet)
         self.results.append(Future())
@@ -31,7 +33,7 @@ class Slow:
     def finish(self, step: int) -> None:
         if self.sheets[step] is not None:
             self.sheets[step].array[:] = step
-        self.results[step].set_result({"step": step, "image": 2})
+        self.results[step].set_result(Made({"step": step}, in_sheet=2))
 
     def close(self) -> None:
         self.closed += 1

@@ -9,7 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packer.reader.loading.sheets import HeapSheets, Layout, Lending, PinnedSheets
+from packer.reader.images.layout import Layout
+from packer.reader.loading.sheets import HeapSheets, Lending, PinnedSheets
 
 pytestmark = pytest.mark.slow
 

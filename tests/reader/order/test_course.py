@@ -181,7 +181,7 @@ def test_ranks_by_hand(build_pack: BuildPack, tmp_path: Path) -> None:
         assert said[0] == "[4, 4] []"
         assert said[1] == "[8, 8] []"  # two processes read alike, as in tensor-parallel groups
         assert (
-            f"rank=0, world_size=3 was given, but for torch.distributed this process is rank "
+            f"rank=0, world_size=3 was given, but in torch.distributed this process is rank "
             f"{rank} of 4 (leave out rank and world_size" in said[2]
         )
         assert said[3].startswith("[16, 16] [")

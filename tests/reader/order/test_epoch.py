@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from packer.errors import UsageError
-from packer.reader.order.epoch import SHUFFLES, TAILS, EpochOrder, OrderOptions, Schedule
+from packer.reader.order.epoch import EpochOrder
+from packer.reader.order.options import SHUFFLES, TAILS, OrderOptions
+from packer.reader.order.schedule import Schedule
 from packer.types import Array
 
 COUNTS = st.lists(st.integers(0, 9), max_size=30).map(lambda values: np.array(values, "<i4"))
@@ -305,27 +306,6 @@ def test_the_window_shuffles_all_of_it() -> None:
     assert abs(chi - 63**2) < 5 * (2 * 63**2) ** 0.5
 
 
-def test_large_batches_make_the_window_smaller_on_every_rank_alike() -> None:
-    counts, sizes = np.full(8, 4), np.array([90, 10, 10, 100, 10, 10, 10, 10], "<i8")
-    plans = [
-        Schedule(counts, sizes, OrderOptions(2, window_bytes=700, rank=rank, world_size=3))
-        for rank in range(3)
-    ]
-    assert [plan.options.window for plan in plans] == [
-        2,
-        2,
-        2,
-    ]  # 3 would fit; ranks are divided up by powers of two
-    tiny = Schedule(counts, sizes, OrderOptions(2, window_bytes=5))
-    assert tiny.options.window == 1
-    assert Schedule(counts, sizes, OrderOptions(2)).options.window == 16
-
-
-def test_the_default_tail_follows_the_shuffle() -> None:
-    assert OrderOptions(2, "none").tail == "keep"
-    assert {OrderOptions(2, shuffle).tail for shuffle in ("batch", "window", "full")} == {"drop"}
-
-
 def test_an_order_written_down_today() -> None:
     """The same seed gives the same epoch in any later version and on any machine."""
     counts = np.array([4, 0, 4, 4, 3, 4, 4, 1])
@@ -333,22 +313,6 @@ def test_an_order_written_down_today() -> None:
     assert order.take(0, 24).tolist() == [
         *(18, 6, 21, 17, 5, 19, 15, 4, 20, 16, 7, 22, 23, 14, 9, 1, 13, 11, 2, 12, 8, 3, 0, 10)
     ]
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"shuffle": "windows"}, "did you mean 'window'"),
-        ({"tail": "dropped"}, "did you mean 'drop'"),
-        ({"batch_size": 0}, "batch_size 0"),
-        ({"window": 0}, "window 0"),
-        ({"rank": 2, "world_size": 2}, "rank 2"),
-        ({"rank": -1}, "rank -1"),
-    ],
-)
-def test_what_cannot_be_is_refused(values: dict[str, object], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        OrderOptions(**{"batch_size": 1, **values})  # type: ignore[arg-type]
 
 
 @settings(max_examples=20)

@@ -20,8 +20,8 @@ def notes_of(*left: tuple[int, int, int, int]) -> Any:
 def test_a_note_serves_the_other_workers() -> None:
     notes = notes_of()
     assert loops.find(notes, 5) is None
-    loops.note(notes, 5, Place(3, 40), 2)
-    loops.note(notes, 7, Place(4, 0), 1)
+    loops.add(notes, 5, Place(3, 40), 2)
+    loops.add(notes, 7, Place(4, 0), 1)
     assert [loops.find(notes, 5) for _ in range(3)] == [Place(3, 40), Place(3, 40), None]
     assert [loops.find(notes, 7) for _ in range(2)] == [Place(4, 0), None]
 
@@ -29,7 +29,7 @@ def test_a_note_serves_the_other_workers() -> None:
 def test_old_notes_give_way() -> None:
     notes = notes_of()
     for loop in range(1, loops.NOTES + 3):
-        loops.note(notes, loop, Place(loop, 0), 1)
+        loops.add(notes, loop, Place(loop, 0), 1)
     assert loops.find(notes, 2) is None
     assert loops.find(notes, 3) == Place(3, 0)
     assert loops.find(notes, loops.NOTES + 2) == Place(loops.NOTES + 2, 0)

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packer.errors import UsageError
-from packer.reader.order.epoch import SHUFFLES, OrderOptions, Schedule
+from packer.reader.order.options import SHUFFLES, OrderOptions
 from packer.reader.order.quality import Quality, expected_distinct, measure, sufficient_window
+from packer.reader.order.schedule import Schedule
 from packer.types import Array
 
 

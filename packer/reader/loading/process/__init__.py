@@ -1,1 +1,1 @@
-"""Mini-batches made by another process, and the memory that both processes see."""
+"""Mini-batches made by another process, and the memory that both processes share."""

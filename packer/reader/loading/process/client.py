@@ -1,12 +1,12 @@
 """Mini-batches made by threads of another process.
 
-Where the training loop's own Python is heavy, threads beside it would wait for it: one interpreter
-lock for all. So everything but the loop moves into one process. Pictures are written to memory that
-both processes see; nothing is copied.
+If the training loop runs much Python of its own, threads beside it wait for the interpreter lock.
+So everything but the loop moves into one process. It writes pictures to memory that both processes
+share; nothing is copied.
 
-The training process asks and names a slot for the pictures, the other one replies, in order. So it
-is always the training process that decides what memory there is and what is under way, and neither
-waits for the other but for what it asked.
+The training process sends requests, each with a memory segment for the pictures; the other process
+sends replies in the same order. So the training process alone decides how much memory there is and
+how many mini-batches are under way, and it waits for nothing but the replies.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from multiprocessing import reduction
 from typing import Any
 
 from packer.errors import UsageError, WorkerError
-from packer.reader.batches.making import Material, Wanted
+from packer.reader.batches.draft import Made
+from packer.reader.batches.material import Material, Wanted
 from packer.reader.loading.process.packed import unpack
-from packer.reader.loading.process.server import Ask, End, Reply, serve
+from packer.reader.loading.process.server import End, Reply, Request, serve
 from packer.reader.loading.process.shared import SharedSheet, SharedSheets
 
-#: Seconds in which a process that was killed, or died, is gone.
+#: Seconds within which a process that was killed, or died, has ended.
 _GONE_SECONDS = 5.0
 
 
@@ -36,18 +37,19 @@ class Remote:
     """A process that makes mini-batches.
 
     Args:
-        material: What of.
-        threads: That decode there.
-        keep: Slots to keep while nobody needs them.
-        method: How it starts: "fork", "spawn" or "forkserver"; None: as multiprocessing does.
+        material: What mini-batches are made from.
+        threads: Number of decode threads in the process.
+        keep: Number of unused memory segments to keep.
+        method: How the process starts: "fork", "spawn" or "forkserver"; None: multiprocessing's
+            default.
 
     Attributes:
-        sheets: Memory for pictures; None: each comes by itself.
-        schedule: Of the mini-batches that it makes.
+        sheets: Memory for pictures; None: each picture is sent by itself.
+        schedule: Schedule of the mini-batches.
 
     Raises:
-        UsageError: This process may have no children, another `method`, or "fork" while other
-            threads run.
+        UsageError: This process must not have children, `method` is invalid, or it is "fork" while
+            other threads run.
     """
 
     def __init__(self, material: Material, threads: int, keep: int, method: str | None) -> None:
@@ -66,8 +68,8 @@ class Remote:
         self.sheets = None if layout is None else SharedSheets(layout, keep)
         self.schedule = material.schedule
         self._pid = os.getpid()
-        self._asked: deque[_Answer] = deque()
-        self._walks = 0
+        self._pending: deque[_PendingReply] = deque()
+        self._loops = 0
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
             target=serve,
@@ -75,7 +77,7 @@ class Remote:
             name="packer-loader",
             daemon=True,
         )
-        # Until it says itself that Ctrl-C is not meant for it.
+        # Ctrl-C is blocked until the new process has made itself ignore it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             self._process.start()
@@ -86,49 +88,49 @@ class Remote:
 
     @property
     def usable(self) -> bool:
-        """Whether it can be asked from here: it was not stopped, and is this process's own."""
+        """Whether this process started it, and has not stopped it."""
         return self._pid == os.getpid() and self._end.alive
 
-    def begin(self) -> Walk:
-        """A new walk through an epoch."""
-        self._walks += 1
-        return Walk(self, self._walks)
+    def begin(self) -> RemoteLoop:
+        """Begin a loop."""
+        self._loops += 1
+        return RemoteLoop(self, self._loops)
 
     def stop(self) -> None:
-        """End the process; so does dropping this, and whatever it was asked for, with it."""
+        """End the process. It also ends when this object and its loops are dropped."""
         self._end()
 
-    def ask(self, walk: int, wanted: Wanted, sheet: SharedSheet | None) -> _Answer:
-        """Ask for a mini-batch.
+    def request(self, loop: int, wanted: Wanted, sheet: SharedSheet | None) -> _PendingReply:
+        """Request a mini-batch.
 
         Raises:
             WorkerError: The process is dead.
         """
-        slot = None if sheet is None else sheet.slot
-        forget: list[int] = []
+        segment = None if sheet is None else sheet.segment
+        dropped: list[int] = []
         if self.sheets is not None:
-            forget = self.sheets.forgotten()
-        fresh = slot is not None and slot.descriptor >= 0
-        number = None if slot is None else slot.number
+            dropped = self.sheets.dropped()
+        fresh = segment is not None and segment.descriptor >= 0
+        number = None if segment is None else segment.number
         with self._whole():
-            self._connection.send(Ask(walk, wanted, number, fresh, tuple(forget)))
-            if slot is not None and fresh:
-                reduction.send_handle(self._connection, slot.descriptor, self._process.pid)
-                slot.close_descriptor()
-        answer = _Answer(self, sheet)
-        self._asked.append(answer)
-        return answer
+            self._connection.send(Request(loop, wanted, number, fresh, tuple(dropped)))
+            if segment is not None and fresh:
+                reduction.send_handle(self._connection, segment.descriptor, self._process.pid)
+                segment.close_descriptor()
+        pending = _PendingReply(self, sheet)
+        self._pending.append(pending)
+        return pending
 
-    def end(self, walk: int) -> None:
-        """A walk is over."""
+    def end(self, loop: int) -> None:
+        """End a loop."""
         with self._whole():
-            self._connection.send(End(walk))
+            self._connection.send(End(loop))
 
     def receive(self, wait: bool) -> bool:
-        """Take one reply; whether there was one.
+        """Receive one reply; return whether there was one.
 
         Args:
-            wait: For one to come.
+            wait: Wait until a reply comes.
 
         Raises:
             WorkerError: The process is dead.
@@ -137,13 +139,13 @@ class Remote:
             if not wait and not self._connection.poll():
                 return False
             reply = self._connection.recv()
-        self._asked.popleft().arrive(reply)
+        self._pending.popleft().arrive(reply)
         return True
 
     @contextlib.contextmanager
     def _whole(self) -> Iterator[None]:
-        """A message is sent or received whole, or it was the last one: after half of one, as when
-        Ctrl-C comes in between, the two processes would misunderstand each other.
+        """Send or receive a whole message, or stop the process: after half a message, as when
+        Ctrl-C comes in between, the bytes that follow would be taken for something else.
         """
         try:
             if not self.usable:
@@ -155,50 +157,50 @@ class Remote:
             self.stop()
             raise WorkerError(
                 f"the process that makes mini-batches {_ended(code)}",
-                "what it had to say is on stderr; SIGKILL is also what the system sends when "
-                "memory runs out",
+                "its messages are on stderr; the system also sends SIGKILL when memory runs out",
             ) from error
         except BaseException:
             self.stop()
             raise
 
 
-class Walk:
-    """One walk through an epoch: what `packer.reader.loading.prefetch` asks.
+class RemoteLoop:
+    """One loop over mini-batches of another process: a `Producer` of
+    `packer.reader.loading.prefetch`.
 
     Args:
-        remote: Who makes the mini-batches.
-        number: Of the walk.
+        remote: The process that makes the mini-batches.
+        number: Number of the loop.
     """
 
     def __init__(self, remote: Remote, number: int) -> None:
         self._remote = remote
         self._number = number
-        self._answers: list[_Answer] = []
+        self._pending: list[_PendingReply] = []
 
-    def submit(self, wanted: Wanted, sheet: SharedSheet | None) -> _Answer:
-        """Ask for a mini-batch; raises WorkerError if the process is dead."""
-        answer = self._remote.ask(self._number, wanted, sheet)
-        self._answers = [asked for asked in self._answers if not asked.taken]
-        self._answers.append(answer)
-        return answer
+    def submit(self, wanted: Wanted, sheet: SharedSheet | None) -> _PendingReply:
+        """Request a mini-batch; raises WorkerError if the process is dead."""
+        reply = self._remote.request(self._number, wanted, sheet)
+        self._pending = [pending for pending in self._pending if not pending.taken]
+        self._pending.append(reply)
+        return reply
 
     def close(self) -> None:
-        """No more is wanted."""
+        """End the loop: no more mini-batches are needed."""
         if not self._remote.usable:
             return
-        for answer in self._answers:
-            answer.abandon()
-        if self._answers:
+        for pending in self._pending:
+            pending.abandon()
+        if self._pending:
             self._remote.end(self._number)
 
 
-class _Answer:
-    """A mini-batch that was asked for."""
+class _PendingReply:
+    """A mini-batch that was requested."""
 
     def __init__(self, remote: Remote, sheet: SharedSheet | None) -> None:
-        # Weak, as that one remembers us until the reply is here: a cycle would keep the process
-        # alive until Python looks for cycles. Who waits for us has a walk, and that has it.
+        # Weak, as `remote` holds this object until its reply comes: a reference cycle would keep
+        # the process alive until Python looks for cycles. The RemoteLoop holds `remote` meanwhile.
         self._remote = weakref.proxy(remote)
         self._sheet = sheet
         self._reply: Reply | None = None
@@ -206,28 +208,28 @@ class _Answer:
         self.taken = False
 
     def done(self) -> bool:
-        """Whether the reply is here."""
-        # That the process is dead is said to who waits for it.
+        """Return whether the reply is here."""
+        # If the process is dead, `result` raises that.
         with contextlib.suppress(WorkerError):
             while self._reply is None and self._remote.receive(wait=False):
                 pass
         return self._reply is not None
 
     def exception(self) -> BaseException | None:
-        """The error that came instead of a mini-batch."""
+        """Return the error that came instead of a mini-batch; None if there is none."""
         return None if self._reply is None else self._reply.error
 
-    def result(self) -> dict[str, Any]:
-        """Its columns, once they are here.
+    def result(self) -> Made:
+        """Wait for the mini-batch and return it.
 
         Raises:
-            WorkerError: The process is dead, or what it made or raised cannot be sent.
-            Exception: Whatever went wrong there, with its own type.
+            WorkerError: The process is dead, or its mini-batch or error cannot be pickled.
+            Exception: The error that was raised in the process, with its own type.
         """
         while self._reply is None:
             self._remote.receive(wait=True)
         reply, self._reply, self.taken = self._reply, None, True
-        if reply.columns is None:
+        if reply.made is None:
             self._give_back()
             error = reply.error or WorkerError("no reply")
             try:
@@ -235,19 +237,20 @@ class _Answer:
                 if reply.cause is not None:
                     reply.cause.__cause__, cause = cause, reply.cause
                 raise error from cause
-            finally:  # or its traceback would have itself, by this frame
+            finally:  # or the error's traceback would refer to the error, through this frame
                 del error, reply
         self._sheet = None
-        return {name: unpack(column) for name, column in reply.columns.items()}
+        columns = {name: unpack(column) for name, column in reply.made.columns.items()}
+        return Made(columns, reply.made.in_sheet)
 
     def arrive(self, reply: Reply) -> None:
-        """The reply is here."""
+        """Take the reply."""
         self._reply = reply
         if self._abandoned:
             self._give_back()
 
     def abandon(self) -> None:
-        """Nobody wants it. Its slot is free once the other process is done with it."""
+        """Give the mini-batch up; its memory is free once the other process is done with it."""
         self._abandoned = True
         if self._reply is not None:
             self._give_back()
@@ -259,13 +262,13 @@ class _Answer:
 
 
 class _Elsewhere(Exception):
-    """The traceback of the other process, shown above this one's."""
+    """Carries the traceback of the other process, which is shown above this one's."""
 
 
 def _check_alone() -> None:
-    """Raise UsageError where a forked process could wait for ever: it gets the locks as they are at
-    that moment, but not the threads that hold them. The usual one is that of a module which a
-    thread is just importing, as numpy and torch do at first use of many a function.
+    """Raise UsageError if a forked process could wait for ever: it inherits locks in their present
+    state, but not the threads that hold them. The usual lock is that of a module which a thread is
+    importing, as numpy and torch do at the first use of many functions.
     """
     others = [
         thread for thread in threading.enumerate() if thread is not threading.current_thread()
@@ -274,14 +277,14 @@ def _check_alone() -> None:
         names = ", ".join(repr(thread.name) for thread in others[:3])
         raise UsageError(
             f"process='fork' while other threads run ({names}{', …' if len(others) > 3 else ''}): "
-            "what they hold would stay locked in the new process",
-            "process='spawn', or begin this loop before what starts threads",
+            "locks that they hold would stay locked in the new process",
+            "use process='spawn', or begin this loop before other threads start",
         )
 
 
 def _end(pid: int, connection: Any, process: Any) -> None:
-    """End a process of ours. It holds nothing that could be lost."""
-    if pid == os.getpid():  # and not in a child that was forked since
+    """Kill the process. It holds nothing that could be lost."""
+    if pid == os.getpid():  # not in a child that was forked since
         connection.close()
         process.kill()
         process.join(_GONE_SECONDS)
@@ -289,7 +292,7 @@ def _end(pid: int, connection: Any, process: Any) -> None:
 
 def _ended(code: int | None) -> str:
     if code is None:
-        return "does not answer any more"
+        return "does not answer"
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"

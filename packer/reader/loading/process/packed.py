@@ -1,5 +1,5 @@
-"""Tensors as plain bytes, to send them between processes: torch itself would put each into shared
-memory of its own and pass a descriptor, of which a process has few.
+"""Tensors as plain bytes, to send them between processes. torch itself would put each tensor into
+shared memory of its own and send a file descriptor, of which a process has few.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Packed:
         values: uint8, its bytes in the order of its memory.
         dtype: Its dtype.
         shape: Its sizes, in the order of its memory.
-        axes: For each of them, which dimension of the tensor it is.
+        axes: For each of these sizes, the dimension of the tensor that has it.
     """
 
     values: Array
@@ -30,7 +30,7 @@ class Packed:
 
 
 def pack(value: Any) -> Any:
-    """A column with its tensors packed."""
+    """Return a column with its tensors packed."""
     if isinstance(value, list):
         return [pack(entry) for entry in value]
     if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
@@ -43,7 +43,7 @@ def pack(value: Any) -> Any:
 
 
 def unpack(value: Any) -> Any:
-    """What was packed."""
+    """Return a packed column as it was."""
     if isinstance(value, list):
         return [unpack(entry) for entry in value]
     if not isinstance(value, Packed):

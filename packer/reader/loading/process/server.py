@@ -1,4 +1,4 @@
-"""The other side of `packer.reader.loading.process.client`: a process that makes mini-batches."""
+"""The process that makes mini-batches for `packer.reader.loading.process.client`."""
 
 from __future__ import annotations
 
@@ -20,56 +20,58 @@ import torch
 
 from packer.errors import WorkerError
 from packer.imaging.opencv import keep_to_one_thread
-from packer.reader.batches.making import Maker, Material, Wanted
+from packer.reader.batches.draft import Made
+from packer.reader.batches.making import Maker
+from packer.reader.batches.material import Material, Wanted
+from packer.reader.images.layout import Layout
 from packer.reader.loading.pipeline import Pipeline
 from packer.reader.loading.process.packed import pack
 from packer.reader.loading.process.shared import mapped
-from packer.reader.loading.sheets import Layout
 from packer.types import Array
 
-#: Seconds between two looks for the parent.
+#: Seconds between two checks whether the training process is alive.
 _PARENT_SECONDS = 0.5
 
 
-class Ask(NamedTuple):
-    """Make a mini-batch.
+class Request(NamedTuple):
+    """Requests a mini-batch.
 
     Attributes:
-        walk: Of which walk through an epoch.
-        wanted: Which one.
-        slot: Number of the slot for its pictures; None: none.
-        fresh: Whether the slot's memory follows, as a descriptor.
-        forget: Numbers of slots that are not used any more.
+        loop: Number of the loop that it belongs to.
+        wanted: Which mini-batch.
+        segment: Number of the memory segment for its pictures; None: there is none.
+        fresh: Whether the segment is new, so that its file descriptor follows.
+        dropped: Numbers of segments that are not used any more.
     """
 
-    walk: int
+    loop: int
     wanted: Wanted
-    slot: int | None
+    segment: int | None
     fresh: bool
-    forget: tuple[int, ...]
+    dropped: tuple[int, ...]
 
 
 class End(NamedTuple):
-    """A walk is over.
+    """Ends a loop.
 
     Attributes:
-        walk: Which one.
+        loop: Number of the loop.
     """
 
-    walk: int
+    loop: int
 
 
 class Reply(NamedTuple):
-    """What became of an ask; replies come in the order of the asks.
+    """The result of a request; replies come in the order of the requests.
 
     Attributes:
-        columns: Its columns, packed.
-        error: Or what went wrong.
-        traceback: Of the error, as text.
-        cause: Of the error, which pickling leaves out.
+        made: The mini-batch, its columns packed; None if making it failed.
+        error: The error if making it failed.
+        traceback: Traceback of the error, as text.
+        cause: Cause of the error, which pickling the error leaves out.
     """
 
-    columns: dict[str, Any] | None
+    made: Made | None
     error: BaseException | None = None
     traceback: str = ""
     cause: BaseException | None = None
@@ -81,27 +83,27 @@ def serve(
     layout: Layout | None,
     threads: int,
 ) -> None:
-    """Make what is asked for until the other end closes, or its process is gone.
+    """Make mini-batches until the training process closes its end of the connection, or has ended.
 
     Args:
-        ends: Of the connection: the training process's, of which a forked child has a copy, and
-            ours, whence asks come and where replies go.
-        material: What of.
-        layout: Of slots.
-        threads: That decode.
+        ends: The two ends of the connection: the training process's, of which a forked child has a
+            copy, and this process's, which receives requests and sends replies.
+        material: What mini-batches are made from.
+        layout: Layout of the pictures in a segment; None: there are no segments.
+        threads: Number of decode threads.
     """
-    # Ctrl-C reaches the whole terminal group: when to stop is the training process's to say.
+    # Ctrl-C reaches all processes of the terminal, but the training process decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     threading.Thread(target=_end_with_parent, name="packer-watch", daemon=True).start()
     theirs, ours = ends
-    theirs.close()  # or its closing there would never be seen here
-    # Pictures are decoded in threads already; and threads of torch's do not survive a fork.
+    theirs.close()  # or `recv` would not raise EOFError when the training process closes it
+    # Pictures are decoded in several threads already; and torch's threads do not survive a fork.
     torch.set_num_threads(1)
     keep_to_one_thread()
     material.dataset.enter_process(material.schedule.options.rank)
     server = _Server(ours, layout, lambda: Pipeline(Maker(material), threads))
-    # Its closing is how it says that it wants no more.
+    # The training process ends the service by closing its end.
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             server.receive()
@@ -109,11 +111,12 @@ def serve(
 
 
 def _end_with_parent() -> None:
-    """End this process, whatever its other threads wait for, once the training process is gone.
+    """End this process, whatever its other threads wait for, once the training process has ended.
 
-    Two signs, as neither is enough: its end of a pipe closes, of which another child of its may
-    hold a copy; and the parent's number changes, which is the fork server's with "forkserver".
-    (Linux's PR_SET_PDEATHSIG would come as soon as the thread ends that started this process.)
+    Two signs are checked, as neither is enough: the training process's end of a pipe closes, but
+    another child may hold a copy of it; and the number of the parent process changes, but with
+    "forkserver" the parent is the fork server. (Linux's PR_SET_PDEATHSIG would come as soon as the
+    thread that started this process ends.)
     """
     training = multiprocessing.parent_process()
     assert training is not None
@@ -121,7 +124,7 @@ def _end_with_parent() -> None:
     while os.getppid() == parent:
         if wait([training.sentinel], _PARENT_SECONDS):
             break
-    # As the training process itself would end it: nothing is lost, all that it holds is memory.
+    # As the training process itself would end it. Nothing is lost: this process holds only memory.
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -132,81 +135,83 @@ class _Server:
         self._connection = connection
         self._layout = layout
         self._begin = begin
-        self._walks: dict[int, Pipeline] = {}
-        self._slots: dict[int, _Slot] = {}
-        self._results: SimpleQueue[Future[dict[str, Any]]] = SimpleQueue()
-        # A daemon: it may be in the middle of a reply that nobody takes any more.
+        self._loops: dict[int, Pipeline] = {}
+        self._surfaces: dict[int, _Surface] = {}
+        self._results: SimpleQueue[Future[Made]] = SimpleQueue()
+        # A daemon: it may be blocked in a reply that the other end does not receive any more.
         threading.Thread(target=self._send, name="packer-send", daemon=True).start()
 
     def receive(self) -> None:
-        """Take one message.
+        """Receive and handle one message.
 
         Raises:
-            EOFError: There will be none.
+            EOFError: The other end is closed.
         """
         message = self._connection.recv()
         if isinstance(message, End):
-            self._walks.pop(message.walk).close()
+            self._loops.pop(message.loop).close()
             return
-        for number in message.forget:
-            del self._slots[number]
+        for number in message.dropped:
+            del self._surfaces[number]
         if message.fresh:
-            self._slots[message.slot] = self._mapped()
-        if message.walk not in self._walks:
-            self._walks[message.walk] = self._begin()
-        slot = None if message.slot is None else self._slots[message.slot]
-        self._results.put(self._walks[message.walk].submit(message.wanted, slot))
+            self._surfaces[message.segment] = self._mapped()
+        if message.loop not in self._loops:
+            self._loops[message.loop] = self._begin()
+        surface = None if message.segment is None else self._surfaces[message.segment]
+        self._results.put(self._loops[message.loop].submit(message.wanted, surface))
 
     def close(self) -> None:
-        """End all threads that decode."""
-        for walk in self._walks.values():
-            walk.close()
+        """End all decode threads."""
+        for pipeline in self._loops.values():
+            pipeline.close()
 
-    def _mapped(self) -> _Slot:
+    def _mapped(self) -> _Surface:
         descriptor = reduction.recv_handle(self._connection)
         try:
             assert self._layout is not None
-            return _Slot(mapped(descriptor, self._layout))
+            return _Surface(mapped(descriptor, self._layout))
         finally:
             os.close(descriptor)
 
     def _send(self) -> None:
-        """Reply to the asks, in their order."""
+        """Send the replies, in the order of the requests."""
         while True:
             message = _dumped(_reply(self._results.get()))
             try:
                 self._connection.send_bytes(message)
             except OSError:
-                return  # the other end is closed, which the main thread sees, too
+                return  # the other end is closed; the main thread gets EOFError
 
 
 @dataclass(frozen=True)
-class _Slot:
+class _Surface:
     array: Array
 
 
-def _reply(result: Future[dict[str, Any]]) -> Reply:
+def _reply(result: Future[Made]) -> Reply:
     try:
-        return Reply({name: pack(column) for name, column in result.result().items()})
-    except BaseException as error:  # the training loop's to see; also CancelledError
+        made = result.result()
+        columns = {name: pack(column) for name, column in made.columns.items()}
+        return Reply(Made(columns, made.in_sheet))
+    except BaseException as error:  # raised in the training loop; also CancelledError
         text = "".join(traceback.format_exception(error))
         return Reply(None, error, text, error.__cause__)
 
 
 def _dumped(reply: Reply) -> memoryview:
-    """A reply as bytes; an error about it where what the user's code made cannot be sent."""
+    """Pickle a reply; if it cannot be pickled, a WorkerError in its place."""
     pickler: Any = reduction.ForkingPickler
     try:
         message: memoryview = pickler.dumps(reply)
         if reply.error is not None:
-            pickler.loads(message)  # many errors can be sent, but not be received
+            pickler.loads(message)  # many errors can be pickled but not unpickled
         return message
     except Exception as error:
         if reply.cause is not None:
             return _dumped(reply._replace(cause=None))
         if reply.error is None:
             instead = WorkerError(
-                f"what the data set's transforms made cannot be sent between processes: {error}"
+                f"the transforms' results cannot be sent between processes: {error}"
             )
         else:
             instead = WorkerError(f"{type(reply.error).__name__}: {reply.error}")

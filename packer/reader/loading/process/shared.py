@@ -1,5 +1,5 @@
-"""Memory that two processes see, without a name that could outlive them: nothing is left behind
-however they end, and it is no part of /dev/shm, which containers keep small.
+"""Memory that two processes share, without a name that could outlive them: nothing is left behind
+however they end, and it is not in /dev/shm, which containers keep small.
 """
 
 from __future__ import annotations
@@ -10,28 +10,29 @@ import os
 import numpy as np
 import torch
 
-from packer.reader.loading.sheets import Layout, Lending
+from packer.reader.images.layout import Layout
+from packer.reader.loading.sheets import Lending
 from packer.reader.sharedmem import anonymous_file
 from packer.types import Array
 
 
 def mapped(descriptor: int, layout: Layout) -> Array:
-    """A sheet's array over such memory; the descriptor may be closed afterwards."""
+    """Map such memory as a sheet's array; the descriptor may be closed afterwards."""
     memory = mmap.mmap(descriptor, layout.nbytes)
     return np.frombuffer(memory, layout.dtype).reshape(layout.shape)
 
 
-class Slot:
-    """A piece of shared memory.
+class Segment:
+    """Shared memory for the pictures of one mini-batch.
 
     Args:
-        number: By which both processes know it.
-        layout: Of what is in it.
+        number: Number that identifies the segment in both processes.
+        layout: Layout of the pictures.
 
     Attributes:
         number: As given.
-        array: This process's view.
-        descriptor: Of the memory, to give to the other process; -1 once that has it.
+        array: The memory as this process's array.
+        descriptor: File descriptor of the memory, to be sent to the other process; -1 once it was.
     """
 
     def __init__(self, number: int, layout: Layout) -> None:
@@ -40,7 +41,7 @@ class Slot:
         self.array = mapped(self.descriptor, layout)
 
     def close_descriptor(self) -> None:
-        """It was given away, or is not wanted any more."""
+        """Close the descriptor: it was sent, or is not needed any more."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -54,8 +55,8 @@ class SharedSheets:
     """Sheets of memory that another process writes to.
 
     Args:
-        layout: Of each.
-        keep: How many to keep while nobody needs them.
+        layout: Layout of each sheet.
+        keep: Number of unused sheets to keep.
 
     Attributes:
         layout: As given.
@@ -63,22 +64,24 @@ class SharedSheets:
 
     def __init__(self, layout: Layout, keep: int) -> None:
         self.layout = layout
-        self._slots = _Slots(layout)
-        self._lending: Lending[Slot] = Lending(self._slots.fresh, keep, self._slots.drop)
+        self._segments = _Segments(layout)
+        self._lending: Lending[Segment] = Lending(self._segments.fresh, keep, self._segments.drop)
 
     def take(self) -> SharedSheet:
-        """A sheet that nobody uses."""
+        """Return a sheet that is not in use."""
         return SharedSheet(self.layout, self._lending)
 
-    def forgotten(self) -> list[int]:
-        """Numbers of those that were too many, for the other process to forget, once."""
-        dropped, self._slots.dropped = self._slots.dropped, []
+    def dropped(self) -> list[int]:
+        """Return the numbers of the segments dropped since the last call: the other process can
+        unmap them.
+        """
+        dropped, self._segments.dropped = self._segments.dropped, []
         return dropped
 
 
-class _Slots:
-    """Makes slots, and remembers which were dropped. Nobody's own methods, as whoever lends slots
-    has these, and a cycle would keep their memory.
+class _Segments:
+    """Makes segments, and lists the dropped ones. An object of its own: Lending holds its methods,
+    and methods of SharedSheets would be a reference cycle that keeps the memory.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -86,33 +89,35 @@ class _Slots:
         self.made = 0
         self.dropped: list[int] = []
 
-    def fresh(self) -> Slot:
+    def fresh(self) -> Segment:
         self.made += 1
-        return Slot(self.made, self.layout)
+        return Segment(self.made, self.layout)
 
-    def drop(self, slot: Slot) -> None:
-        self.dropped.append(slot.number)
+    def drop(self, segment: Segment) -> None:
+        self.dropped.append(segment.number)
 
 
 class SharedSheet:
-    """See `packer.reader.loading.sheets.Sheet`.
+    """A Sheet (`packer.reader.loading.sheets`) in shared memory.
 
     Attributes:
-        slot: Where it is.
+        segment: The memory.
     """
 
-    def __init__(self, layout: Layout, lending: Lending[Slot]) -> None:
+    def __init__(self, layout: Layout, lending: Lending[Segment]) -> None:
         self._layout = layout
         self._lending = lending
-        self.slot = lending.take()
-        self.array = self.slot.array
+        self.segment = lending.take()
+        self.array = self.segment.array
 
     def tensor(self, count: int) -> torch.Tensor:
-        """As a sheet's."""
+        """See `Sheet.tensor`."""
         view = self.array[:count]
-        self._lending.lend(self.slot, view)
+        self._lending.lend(self.segment, view)
         return self._layout.tensor(view)
 
     def give_back(self) -> None:
-        """The other process is done with it, and nobody wants it."""
-        self._lending.give_back(self.slot)
+        """Let the memory be used again: the other process has finished with it, and no tensor shows
+        it.
+        """
+        self._lending.give_back(self.segment)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from packer.errors import UsageError, WorkerError
-from packer.reader.batches.making import Wanted
+from packer.reader.batches.material import Wanted
 from packer.reader.loading.process.client import Remote
 from packer.types import Array
 from tests.materials import MakeMaterial
@@ -39,55 +39,56 @@ def started(remotes: list[Remote], material: Any, keep: int = 2) -> Remote:
     return remotes[-1]
 
 
-def test_mini_batches_in_slots(
+def test_mini_batches_in_segments(
     build_pack: BuildPack, make_material: MakeMaterial, remotes: list[Remote]
 ) -> None:
     built = build_pack([[8]])
     remote = started(remotes, make_material(built, 2))
     assert remote.sheets is not None
-    walk = remote.begin()
-    asked = []
+    loop = remote.begin()
+    pending = []
     for step in range(4):
         sheet = remote.sheets.take()
-        asked.append((walk.submit(Wanted(0, 0, step), sheet), sheet))
-    for step, (answer, sheet) in enumerate(asked):
-        assert answer.result()["key"] == built.keys[2 * step : 2 * step + 2]
+        pending.append((loop.submit(Wanted(0, 0, step), sheet), sheet))
+    for step, (reply, sheet) in enumerate(pending):
+        assert reply.result().columns["key"] == built.keys[2 * step : 2 * step + 2]
         pictures = sheet.tensor(2).permute(0, 2, 3, 1)
         assert np.array_equal(pictures, built.pixels[2 * step : 2 * step + 2])
-    walk.close()
+    loop.close()
 
 
-def test_slots_of_a_walk_that_was_left_come_back(
+def test_segments_of_a_loop_that_was_left_come_back(
     build_pack: BuildPack, make_material: MakeMaterial, remotes: list[Remote]
 ) -> None:
-    """But not before the other process is done with them."""
+    """But not before the other process has finished with them."""
     remote = started(remotes, make_material(build_pack([[8] * 4]), 2), keep=9)
     assert remote.sheets is not None
     for _ in range(5):
-        walk = remote.begin()
+        loop = remote.begin()
         for step in range(6):
-            walk.submit(Wanted(0, 0, step), remote.sheets.take())
-        walk.close()
+            loop.submit(Wanted(0, 0, step), remote.sheets.take())
+        loop.close()
     last = remote.begin().submit(Wanted(0, 0, 0), remote.sheets.take())
-    assert len(last.result()["key"]) == 2
-    assert len(remote.sheets._lending._free) == min(9, remote.sheets._slots.made - 1)
+    assert len(last.result().columns["key"]) == 2
+    assert len(remote.sheets._lending._free) == min(9, remote.sheets._segments.made - 1)
 
 
-def test_slots_beyond_what_is_kept_are_forgotten(
+def test_segments_beyond_those_that_are_kept_are_dropped(
     build_pack: BuildPack, make_material: MakeMaterial, remotes: list[Remote]
 ) -> None:
     remote = started(remotes, make_material(build_pack([[8]]), 2), keep=1)
     assert remote.sheets is not None
     for _ in range(3):
-        walk = remote.begin()
+        loop = remote.begin()
         held = []
         for step in range(4):
             sheet = remote.sheets.take()
-            columns = walk.submit(Wanted(0, 0, step), sheet).result()
-            held.append(sheet.tensor(columns["image"]))
-        walk.close()
+            made = loop.submit(Wanted(0, 0, step), sheet).result()
+            assert made.in_sheet == 2
+            held.append(sheet.tensor(2))
+        loop.close()
         del held, sheet
-    assert remote.sheets._slots.made == 4 + 3 + 3
+    assert remote.sheets._segments.made == 4 + 3 + 3
     assert remote.begin().submit(Wanted(0, 0, 0), remote.sheets.take()).result()
     if sys.platform == "linux":
         maps = Path(f"/proc/{remote._process.pid}/maps").read_text()
@@ -104,11 +105,11 @@ def test_killed_it_is_an_error_that_says_so(
         return pixels
 
     remote = started(remotes, make_material(build_pack([[8]]), 2, transform=wait))
-    answer = remote.begin().submit(Wanted(0, 0, 0), None)
+    reply = remote.begin().submit(Wanted(0, 0, 0), None)
     threading.Timer(0.3, os.kill, (remote._process.pid, signal.SIGKILL)).start()
     begun = time.monotonic()
     with pytest.raises(WorkerError, match="was killed by SIGKILL"):
-        answer.result()
+        reply.result()
     assert time.monotonic() - begun < 20
     assert not remote.usable
     with pytest.raises(WorkerError, match="was killed by SIGKILL"):
@@ -131,14 +132,14 @@ def test_half_a_message_is_the_last(
 ) -> None:
     """Ctrl-C in the middle of one: nothing that comes after it could be understood."""
     remote = started(remotes, make_material(build_pack([[8]]), 2))
-    answer = remote.begin().submit(Wanted(0, 0, 0), None)
+    reply = remote.begin().submit(Wanted(0, 0, 0), None)
 
     def interrupted() -> None:
         raise KeyboardInterrupt
 
     remote._connection.recv = interrupted
     with pytest.raises(KeyboardInterrupt):
-        answer.result()
+        reply.result()
     assert not remote.usable
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from packer.errors import WorkerError
-from packer.reader.batches.making import Wanted
+from packer.reader.batches.material import Wanted
 from packer.reader.loading.process.packed import unpack
-from packer.reader.loading.process.server import Ask, End, serve
+from packer.reader.loading.process.server import End, Request, serve
 from packer.reader.loading.process.shared import SharedSheets
 from packer.types import Array
 from tests.materials import MakeMaterial
@@ -53,16 +53,16 @@ def test_replies_come_in_order_until_the_other_end_closes(
     built = build_pack([[8]])
     connection = start(make_material(built, 2), None)
     for step in (0, 1, 2):
-        connection.send(Ask(1, Wanted(0, 0, step), None, False, ()))
+        connection.send(Request(1, Wanted(0, 0, step), None, False, ()))
     for step in (0, 1, 2):
-        columns = connection.recv().columns
+        columns = connection.recv().made.columns
         assert columns["key"] == built.keys[2 * step : 2 * step + 2]
         pictures = unpack(columns["image"]).permute(0, 2, 3, 1)
         assert np.array_equal(pictures, built.pixels[2 * step : 2 * step + 2])
     connection.send(End(1))
 
 
-def test_pictures_go_to_slots(
+def test_pictures_go_to_segments(
     build_pack: BuildPack, make_material: MakeMaterial, start: Start
 ) -> None:
     built = build_pack([[8]])
@@ -70,16 +70,16 @@ def test_pictures_go_to_slots(
     layout = material.layout()
     assert layout is not None
     connection = start(material, layout)
-    slots = [SharedSheets(layout, 1).take().slot for _ in range(2)]
-    for step, slot in enumerate(slots):
-        connection.send(Ask(1, Wanted(0, 0, step), step, True, ()))
-        multiprocessing.reduction.send_handle(connection, slot.descriptor, None)
-    for step, slot in enumerate(slots):
-        assert connection.recv().columns["image"] == 2
-        assert np.array_equal(slot.array, built.pixels[2 * step : 2 * step + 2])
-    connection.send(Ask(2, Wanted(0, 0, 3), 1, False, (0,)))
-    assert connection.recv().columns["key"] == built.keys[6:8]
-    assert np.array_equal(slots[1].array, built.pixels[6:8])
+    segments = [SharedSheets(layout, 1).take().segment for _ in range(2)]
+    for step, segment in enumerate(segments):
+        connection.send(Request(1, Wanted(0, 0, step), step, True, ()))
+        multiprocessing.reduction.send_handle(connection, segment.descriptor, None)
+    for step, segment in enumerate(segments):
+        assert connection.recv().made.in_sheet == 2
+        assert np.array_equal(segment.array, built.pixels[2 * step : 2 * step + 2])
+    connection.send(Request(2, Wanted(0, 0, 3), 1, False, (0,)))
+    assert connection.recv().made.columns["key"] == built.keys[6:8]
+    assert np.array_equal(segments[1].array, built.pixels[6:8])
 
 
 class Odd(Exception):
@@ -105,9 +105,9 @@ def test_errors_with_their_type_or_at_least_their_text(
 
     connection = start(make_material(built, 1, transform=fail), None)
     for step in range(4):
-        connection.send(Ask(1, Wanted(0, 0, step), None, False, ()))
+        connection.send(Request(1, Wanted(0, 0, step), None, False, ()))
     replies = [connection.recv() for _ in range(4)]
-    assert [reply.columns for reply in replies] == [None] * 4
+    assert [reply.made for reply in replies] == [None] * 4
     assert [type(reply.error) for reply in replies] == [ZeroDivisionError, *[WorkerError] * 3]
     for reply, text in zip(
         replies, ("zero", "Odd: 1 2", "Local: here", "cannot be sent"), strict=True
@@ -117,17 +117,17 @@ def test_errors_with_their_type_or_at_least_their_text(
     assert "class1/1.v1.jpg" in replies[1].traceback
 
 
-def test_a_walk_that_ends_early_is_answered_all_the_same(
+def test_a_loop_that_ends_early_gets_all_replies(
     build_pack: BuildPack, make_material: MakeMaterial, start: Start
 ) -> None:
-    """A slot that was named in an ask is free only when its answer is there."""
+    """A segment that was named in a request is free only when its reply is there."""
     connection = start(make_material(build_pack([[8] * 4]), 2), None)
     for step in range(12):
-        connection.send(Ask(1, Wanted(0, 0, step), None, False, ()))
+        connection.send(Request(1, Wanted(0, 0, step), None, False, ()))
     connection.send(End(1))
-    connection.send(Ask(2, Wanted(0, 0, 15), None, False, ()))
+    connection.send(Request(2, Wanted(0, 0, 15), None, False, ()))
     replies = [connection.recv() for _ in range(13)]
-    assert replies[-1].columns is not None
+    assert replies[-1].made is not None
 
 
 def test_it_ends_with_its_parent(build_pack: BuildPack, make_material: MakeMaterial) -> None:

@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
+from packer.reader.images.layout import Layout
 from packer.reader.loading.process.shared import SharedSheets, mapped
-from packer.reader.loading.sheets import Layout
 from packer.reader.sharedmem import anonymous_file
 
 pytestmark = pytest.mark.slow
@@ -26,30 +26,30 @@ def test_both_sides_see_the_same(memfd: bool, monkeypatch: pytest.MonkeyPatch) -
     assert other.sum() == 5 * 8 * 3
 
 
-def test_slots_are_used_again_and_dropped() -> None:
+def test_segments_are_used_again_and_dropped() -> None:
     sheets = SharedSheets(LAYOUT, 2)
     first = sheets.take()
     first.array[:] = 3
     tensor = first.tensor(2)
-    number = first.slot.number
+    number = first.segment.number
     del first
-    assert sheets.take().slot.number != number
+    assert sheets.take().segment.number != number
     del tensor
-    assert sheets.take().slot.number == number
+    assert sheets.take().segment.number == number
     tensors = [sheets.take().tensor(1) for _ in range(5)]
     del tensors
-    assert len(sheets.forgotten()) == 3
-    assert sheets.forgotten() == []
+    assert len(sheets.dropped()) == 3
+    assert sheets.dropped() == []
 
 
 def test_descriptors_are_closed() -> None:
     before = len(os.listdir("/proc/self/fd"))
     sheets = SharedSheets(LAYOUT, 1)
-    slots = [sheets.take() for _ in range(4)]
-    slots[0].slot.close_descriptor()
-    slots[0].slot.close_descriptor()
-    array = slots[1].array
-    del slots, sheets
+    segments = [sheets.take() for _ in range(4)]
+    segments[0].segment.close_descriptor()
+    segments[0].segment.close_descriptor()
+    array = segments[1].array
+    del segments, sheets
     assert np.array_equal(array, np.zeros(LAYOUT.shape))  # the memory itself lives on
     del array
     assert len(os.listdir("/proc/self/fd")) == before

@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from packer.errors import UsageError
-from packer.reader.order import progress
-from packer.reader.order.progress import Progress, Walk
+from packer.reader.order import cursor
+from packer.reader.order.cursor import EpochCursor
 from packer.reader.order.statedict import Place
+from packer.reader.order.walk import Walk
 
 pytestmark = pytest.mark.slow
 
 
 class Workers:
-    """Copies of a Progress in the worker processes of one DataLoader, which share its memory."""
+    """Copies of a EpochCursor in the worker processes of one DataLoader, which share its memory."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, origin: Progress, count: int) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, origin: EpochCursor, count: int) -> None:
         self._patch = monkeypatch
         self._seed = 1000 * count
         self._copies = []
@@ -33,15 +34,15 @@ class Workers:
 
     def of(self, number: int) -> Any:
         info = SimpleNamespace(id=number, num_workers=len(self._copies), seed=self._seed + number)
-        self._patch.setattr(progress, "get_worker_info", lambda: info)
+        self._patch.setattr(cursor, "get_worker_info", lambda: info)
         return self._copies[number]
 
     def training_process(self) -> None:
-        self._patch.setattr(progress, "get_worker_info", lambda: None)
+        self._patch.setattr(cursor, "get_worker_info", lambda: None)
 
 
 def test_each_walk_is_the_next_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Progress()
+    own = EpochCursor()
     assert [own.begin().epoch for _ in range(3)] == [0, 1, 2]
     persistent = Workers(monkeypatch, own, 3)
     assert persistent.begin() == [Walk(3, 0, number, 3) for number in range(3)]
@@ -54,7 +55,7 @@ def test_each_walk_is_the_next_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_workers_of_two_walks_begin_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop is left, and another one begins, before some workers of the first have begun."""
-    own = Progress()
+    own = EpochCursor()
     first, second = Workers(monkeypatch, own, 2), Workers(monkeypatch, own, 3)
     assert first.of(1).begin() == Walk(0, 0, 1, 2)
     assert second.of(2).begin() == Walk(1, 0, 2, 3)
@@ -65,7 +66,7 @@ def test_workers_of_two_walks_begin_in_turn(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_place_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the first walk after `resume`; the next ones are whole epochs."""
-    own = Progress()
+    own = EpochCursor()
     own.resume(Place(2, 40))
     assert own.begin() == Walk(2, 40, 0, 1)
     assert own.begin() == Walk(3, 0, 0, 1)
@@ -76,7 +77,7 @@ def test_the_place_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_set_epoch_keeps_the_place_in_its_own_epoch_alone() -> None:
-    own = Progress()
+    own = EpochCursor()
     own.resume(Place(2, 40))
     own.set_epoch(2)
     assert own.begin().start == 40
@@ -94,7 +95,7 @@ def at_90(position: int) -> bool:
 
 
 def test_an_epoch_that_has_ended_gives_nothing_more() -> None:
-    own = Progress()
+    own = EpochCursor()
     own.resume(Place(2, 90))
     assert (own.next(at_90), own.begin(1, at_90)) == (Place(3, 0), Walk(3, 0, 0, 1))
     own.resume(Place(2, 90))
@@ -108,7 +109,7 @@ def test_an_epoch_that_has_ended_gives_nothing_more() -> None:
 
 
 def test_the_place_of_a_direct_loop() -> None:
-    own = Progress()
+    own = EpochCursor()
     own.set_epoch(4)
     assert own.place() == Place(4, 0)
     own.resume(Place(4, 30))
@@ -126,7 +127,7 @@ def test_the_place_of_a_direct_loop() -> None:
 
 
 def test_workers_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Progress()
+    own = EpochCursor()
     own.resume(Place(1, 20))
     workers = Workers(monkeypatch, own, 2)
     workers.begin()
@@ -140,7 +141,7 @@ def test_workers_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_frameworks_that_read_ahead_are_noticed() -> None:
-    own = Progress()
+    own = EpochCursor()
     own.begin(4, loop_stride=8, framework=True)
     with pytest.raises(UsageError, match=r"accelerate has read ahead.*step=n"):
         own.place()
@@ -151,7 +152,7 @@ def test_frameworks_that_read_ahead_are_noticed() -> None:
 
 
 def test_a_worker_goes_on_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Progress()
+    own = EpochCursor()
     workers = Workers(monkeypatch, own, 2)
     workers.of(1).resume_worker(Place(1, 20), 5)
     assert workers.of(1).begin() == Walk(1, 20, 5, 2)
@@ -168,7 +169,7 @@ def test_a_loaders_state_yields_to_the_epoch_that_was_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """For all workers, although for the second one nothing is chosen any more."""
-    own = Progress()
+    own = EpochCursor()
     own.set_epoch(2)
     workers = Workers(monkeypatch, own, 2)
     workers.of(0).resume_worker(Place(1, 20), 4)
@@ -183,7 +184,7 @@ def test_a_loaders_state_yields_to_the_epoch_that_was_chosen(
 
 def test_workers_that_are_started_only_to_be_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a StatefulDataLoader does with the state of a whole epoch."""
-    own = Progress()
+    own = EpochCursor()
     own.set_epoch(2)
     dropped = Workers(monkeypatch, own, 2)
     for number in range(2):
@@ -194,12 +195,12 @@ def test_workers_that_are_started_only_to_be_dropped(monkeypatch: pytest.MonkeyP
 
 
 def test_one_warning() -> None:
-    own = Progress()
+    own = EpochCursor()
     assert [own.first_warning() for _ in range(3)] == [True, False, False]
 
 
 def test_a_copy_is_independent() -> None:
-    own = Progress()
+    own = EpochCursor()
     own.begin()
     other = pickle.loads(pickle.dumps(own))
     assert [other.begin().epoch for _ in range(2)] == [1, 2]

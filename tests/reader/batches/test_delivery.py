@@ -117,7 +117,7 @@ IN_SMALL_MEMORY = """
 import gc
 import sys
 from pathlib import Path
-sys.path.insert(0, {tests!r})
+sys.path[:0] = [{tests!r}, {top!r}]
 from test_delivery import error_of, loops
 if __name__ == "__main__":
     for way, loop in loops(Path({root!r})).items():
@@ -132,7 +132,10 @@ def test_a_small_shared_memory(build_pack: BuildPack, tmp_path: Path) -> None:
     """As docker's, in a mount namespace of its own."""
     root = build_pack([[24, 24]], sizes=SIZES).root
     script = tmp_path / "script.py"
-    script.write_text(IN_SMALL_MEMORY.format(tests=str(Path(__file__).parent), root=str(root)))
+    here = Path(__file__)
+    script.write_text(
+        IN_SMALL_MEMORY.format(tests=str(here.parent), top=str(here.parents[3]), root=str(root))
+    )
     mount = "mount -t tmpfs -o size=512k none /dev/shm"
     inside = ["unshare", "-m", "bash", "-c"]
     if subprocess.run([*inside, mount], check=False, capture_output=True).returncode:

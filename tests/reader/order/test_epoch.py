@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from packer.reader.order.epoch import EpochOrder
@@ -209,6 +209,9 @@ def test_over_epochs_every_rank_sees_every_sample(
     counts = np.array(values)
     options = OrderOptions(size, shuffle, 4, tail=tail, world_size=world)
     total = int(counts.sum())
+    # Ranks take neighbouring lanes of a mini-batch. If one lane is larger than a rank's share, the
+    # rank in the middle always reads that lane; packs have on-disk batches of one size.
+    assume(shuffle != "window" or counts.max() * world <= total)
     if not len(schedule(counts, options)):
         return
     seen: list[set[int]] = [set() for _ in range(world)]

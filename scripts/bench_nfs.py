@@ -27,10 +27,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from _nfs_cases import FOLDER, ONE_FILE, Case, all_cases, list_pictures, prepare, read_epoch
-from _nfs_mount import Mount
-
-from _bench import machine
+from bench.common import machine
+from bench.nfs_cases import FOLDER, ONE_FILE, Case, all_cases, list_pictures, prepare, read_epoch
+from bench.nfs_mount import Mount
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ file system. All give whole epochs of mini-batches of 128, uint8, shuffled as ea
     center   decode, CenterCrop(224)
     raw      CenterCrop(224) of stored pixels
 
-    limit    scripts/_bench_read_limit.py: library calls over bytes in memory
+    limit    scripts/bench/read_limit.py: library calls over bytes in memory
     packer   `Loader`, and `BatchStream` in a DataLoader; with --fast also decode_quality="fast"
-    peers    programs that answer as `_bench_read_serve.serve` does
+    peers    programs that answer as `bench.read_serve.serve` does
 
 For each task and number of workers (threads or processes, as a reader has them), all readers are
 started, read an epoch that is looked at (the number of samples, the sum of their labels and the
@@ -47,11 +47,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import _bench_read_cache as cache
-from _bench_read_check import complaint, expected
-from _bench_read_process import Place, Reader, ReaderFailed
-from _bench_read_report import Candidate, Case, Figures, Outcome, as_json, chart, report
-from _bench_read_work import TASKS
+from bench import read_cache as cache
+from bench.read_check import complaint, expected
+from bench.read_process import Place, Reader, ReaderFailed
+from bench.read_report import Candidate, Case, Figures, Outcome, as_json, chart, report
+from bench.read_work import TASKS
 from packer.errors import PackerError
 
 #: Above this part of a container's pages, what is still cached is told. A reader that reads ahead
@@ -119,7 +119,7 @@ def limits() -> list[Candidate]:
     """The work alone."""
     tasks = {"decode": ("train", "center"), "pixels": ("train", "center"), "copy": ("raw",)}
     return [
-        Candidate(f"limit {work}", "limit", script("_bench_read_limit.py", work), tasks.get(work))
+        Candidate(f"limit {work}", "limit", program("read_limit", work), tasks.get(work))
         for work in ("decode", "pixels", "copy", "packer")
     ]
 
@@ -127,19 +127,19 @@ def limits() -> list[Candidate]:
 def packers(options: argparse.Namespace) -> list[Candidate]:
     """Both readers, and the one that decodes faster and less exactly if asked for."""
     found = [
-        Candidate("packer Loader", "packer", script("_bench_read_ours.py", "loader")),
-        Candidate("packer BatchStream", "packer", script("_bench_read_ours.py", "stream")),
+        Candidate("packer Loader", "packer", program("read_ours", "loader")),
+        Candidate("packer BatchStream", "packer", program("read_ours", "stream")),
     ]
     if options.fast:
-        command = [*script("_bench_read_ours.py", "loader"), "--quality", "fast"]
+        command = [*program("read_ours", "loader"), "--quality", "fast"]
         found.append(Candidate("packer Loader, fast", "packer", command, ("train", "center")))
     return found
 
 
-def script(name: str, argument: str) -> list[str]:
-    """A program of this folder."""
+def program(name: str, argument: str) -> list[str]:
+    """Return the command of a program in `bench`, which `Reader` puts on the path."""
     place = ["--data", "{data}", "--task", "{task}", "--workers", "{workers}"]
-    return [sys.executable, str(Path(__file__).absolute().with_name(name)), argument, *place]
+    return [sys.executable, "-m", f"bench.{name}", argument, *place]
 
 
 def peer(text: str) -> Candidate:

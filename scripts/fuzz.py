@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import _fuzz_pictures as pictures
-import _fuzz_text as text
-from _fuzz_change import change_bytes
-from _fuzz_child import Case, Outcomes, run_cases
-from _fuzz_packs import WORK, Packs, change_json, run_lock, seed_lock
+from fuzzing import pictures, text
+from fuzzing.change import change_bytes
+from fuzzing.child import Case, Outcomes, run_cases
+from fuzzing.packs import WORK, Packs, change_json, run_lock, seed_lock
 
 #: Cases of each kind that are run however slow the machine is.
 _AT_LEAST = 5

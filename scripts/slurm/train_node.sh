@@ -24,4 +24,4 @@ exec "$python" -m torch.distributed.run \
     --nnodes "${SLURM_NNODES:-1}" --nproc-per-node "${PACKER_RANKS:-${SLURM_GPUS_ON_NODE:-1}}" \
     --rdzv-id "${SLURM_JOB_ID:-0}" --rdzv-backend c10d \
     --rdzv-endpoint "${MASTER_ADDR:-localhost}:${MASTER_PORT:-29400}" \
-    "$scripts/train_ddp.py" "$staged" "$@"
+    "$scripts/examples/train_ddp.py" "$staged" "$@"

@@ -203,8 +203,8 @@ def test_killed_and_resumed_on_other_ranks(
 
 
 def test_the_example_trains_and_goes_on(build_pack: Any, tmp_path: Path) -> None:
-    """scripts/train_ddp.py under torchrun: 2 ranks for an epoch, 1 rank for another; the first
-    without a split to test with.
+    """train_ddp.py under torchrun: 2 ranks for an epoch, 1 rank for another; the first without a
+    split to test with.
     """
     built = build_pack([[8, 8], [8, 5]], codec="jpeg", sizes=[(80, 70), (64, 90)])
     output = ""
@@ -212,7 +212,7 @@ def test_the_example_trains_and_goes_on(build_pack: Any, tmp_path: Path) -> None
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-                *("--nproc-per-node", str(world), ROOT / "scripts" / "train_ddp.py", built.root),
+                *("--nproc-per-node", str(world), EXAMPLE, built.root),
                 *("--checkpoint", tmp_path / "run.pt", "--epochs", str(epochs)),
                 *(("--val", "train") if epochs > 1 else ()),
                 *("--global-batch-size", "8", "--every", "2", "--size", "48", "--workers", "1"),
@@ -244,7 +244,7 @@ def test_the_example_refuses_wrong_arguments(
     arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """With --check as without it; right ones are taken although there is no pack yet."""
-    script = str(ROOT / "scripts" / "train_ddp.py")
+    script = str(EXAMPLE)
     for check in ([], ["--check"]):
         monkeypatch.setattr(sys, "argv", [script, "no pack yet", *arguments, *check])
         with pytest.raises(SystemExit) as caught:
@@ -257,7 +257,7 @@ def test_the_example_refuses_wrong_arguments(
 
 
 def test_the_example_names_the_splits_that_there_are(build_pack: Any) -> None:
-    example = runpy.run_path(str(ROOT / "scripts" / "train_ddp.py"))
+    example = runpy.run_path(str(EXAMPLE))
     options = argparse.Namespace(pack=build_pack([[8, 8]]).root, val="valid")
     with pytest.raises(SystemExit, match="has no split 'valid', only train"):
         example["validation_split"](options)
@@ -268,7 +268,7 @@ def test_the_example_names_the_splits_that_there_are(build_pack: Any) -> None:
 def test_the_example_keeps_the_global_batch_size(
     build_pack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    example = runpy.run_path(str(ROOT / "scripts" / "train_ddp.py"))
+    example = runpy.run_path(str(EXAMPLE))
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: 3)
     built = build_pack([[8, 8]], codec="jpeg", sizes=[(80, 70)])
     options = argparse.Namespace(pack=built.root, size=32, global_batch_size=8)

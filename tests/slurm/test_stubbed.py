@@ -327,7 +327,7 @@ def test_training_stages_on_each_node_and_meets_on_the_first(cluster: Cluster) -
     assert cluster.called("python-torch.distributed.run")["arguments"] == [
         "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "4",
         "--rdzv-id", "104711", "--rdzv-backend", "c10d", "--rdzv-endpoint", "node7:24711",
-        str(SLURM.parent / "train_ddp.py"), "/dev/shm/copy", "--epochs", "3",
+        str(SLURM.parent / "examples" / "train_ddp.py"), "/dev/shm/copy", "--epochs", "3",
     ]  # fmt: skip
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from _fuzz_change import NUMBERS, change_bytes
 from PIL import Image, ImageCms
 
+from fuzzing.change import NUMBERS, change_bytes
 from packer.errors import ImageError, ReadError
 from packer.packing.shards.batch import BatchTask, Slot, make_batch
 from packer.settings.options import ImageOptions

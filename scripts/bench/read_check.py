@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from _bench_read_work import BATCH, CROP, pack_of, transforms
+from bench.read_work import BATCH, CROP, pack_of, transforms
 from packer.reader import PackedDataset
 
 #: Levels of 255 by which the mean of all values may be off: decoders and rounding.

@@ -1,7 +1,7 @@
 """The reader's side of `bench_read.py`: passes over a data set, as they are asked for.
 
 Imports the standard library alone, numpy where a check asks for it: it runs in a peer's
-environment. A reader's program calls `serve`; bench_read puts this folder on its PYTHONPATH.
+environment. A reader's program calls `serve`; bench_read.py puts `scripts` on its PYTHONPATH.
 
 Requests are lines of JSON on stdin, each answered by one on stdout:
 

@@ -1,6 +1,6 @@
 """packer's readers for `bench_read.py`: Loader, and BatchStream in a DataLoader.
 
-    python scripts/_bench_read_ours.py loader|stream --data DIR --task TASK --workers N
+    python -m bench.read_ours loader|stream --data DIR --task TASK --workers N
 
 With `--quality fast` the JPEGs are decoded by decode_quality="fast".
 """
@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from _bench_read_serve import Epoch, serve
-from _bench_read_work import BATCH, LIBRARIES, TASKS, pack_of, transforms
+from bench.read_serve import Epoch, serve
+from bench.read_work import BATCH, LIBRARIES, TASKS, pack_of, transforms
 from packer.reader import BatchStream, PackedDataset
 
 

@@ -1,6 +1,6 @@
 """What no reader can exceed, for `bench_read.py`: the work itself, over bytes in memory.
 
-    python scripts/_bench_read_limit.py decode|pixels|packer|copy --data DIR --task TASK --workers N
+    python -m bench.read_limit decode|pixels|packer|copy --data DIR --task TASK --workers N
 
     decode   simplejpeg decodes every picture, whole
     pixels   the same, then the crop, the resize by OpenCV and the flip into a mini-batch's memory
@@ -29,8 +29,8 @@ import cv2
 import numpy as np
 import simplejpeg
 
-from _bench_read_serve import answer_all
-from _bench_read_work import BATCH, CROP, LIBRARIES, TASKS, pack_of, transforms
+from bench.read_serve import answer_all
+from bench.read_work import BATCH, CROP, LIBRARIES, TASKS, pack_of, transforms
 from packer.reader import PackedDataset
 from packer.reader.images.steps import Crop, Flip
 from packer.reader.order.hashing import Draws, combine

@@ -168,10 +168,10 @@ def _filled(word: str, values: dict[str, str]) -> str:
 
 
 def _environment(temporary: Path) -> dict[str, str]:
-    """One thread for whoever decodes in processes; this folder on the path, for `serve`."""
+    """Return the variables of a reader: one thread a process, and `bench` on the path."""
     return {
         **{name: text for name, text in os.environ.items() if not name.startswith("PACKER_")},
-        "PYTHONPATH": str(Path(__file__).absolute().parent),
+        "PYTHONPATH": str(Path(__file__).absolute().parents[1]),
         "OMP_NUM_THREADS": "1",
         "TMPDIR": str(temporary),
     }

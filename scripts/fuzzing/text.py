@@ -6,8 +6,7 @@ import importlib.resources
 import random
 from pathlib import Path
 
-from _fuzz_change import change_bytes
-
+from fuzzing.change import change_bytes
 from packer import recipe
 from packer.settings.configfile import load_config
 from packer.settings.options import ConvertOptions

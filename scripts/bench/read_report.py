@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import packer
-from _bench import cell, machine
-from _bench_read_work import BATCH
-from _chart import Bar, Panel, svg
+from bench.chart import Bar, Panel, svg
+from bench.common import cell, machine
+from bench.read_work import BATCH
 
 WORDS = {
     "train": "decode + RandomResizedCrop(224) + flip",

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _fuzz_change import NUMBERS, Edit, apply_edits, change_bytes, draw_edits
-from _fuzz_pictures import seed_picture
 
+from fuzzing.change import NUMBERS, Edit, apply_edits, change_bytes, draw_edits
+from fuzzing.pictures import seed_picture
 from packer import registry
 from packer.cli._group import packer
 from packer.cli._reporter import Running

@@ -30,7 +30,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from bench.common import cell, machine
+from bench.figures import cell, machine
 from bench.resnet50 import resnet50
 from packer.reader import BatchStream, Loader, PackedDataset
 from packer.reader.transforms import RandomHorizontalFlip, RandomResizedCrop

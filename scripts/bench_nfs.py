@@ -27,7 +27,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from bench.common import machine
+from bench.figures import machine
 from bench.nfs_cases import FOLDER, ONE_FILE, Case, all_cases, list_pictures, prepare, read_epoch
 from bench.nfs_mount import Mount
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import packer
 from bench.chart import Bar, Panel, svg
-from bench.common import cell, machine
+from bench.figures import cell, machine
 from bench.read_work import BATCH
 
 WORDS = {

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-ROOT = Path(__file__).parents[2]
+EXAMPLE = Path(__file__).parents[2] / "scripts" / "examples" / "train_ddp.py"
 
 pytestmark = pytest.mark.skipif(
     not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
@@ -226,9 +226,9 @@ def test_the_example_trains_and_goes_on(build_pack: Any, tmp_path: Path) -> None
         assert done.returncode == 0, done.stderr
         output += done.stdout
     first, *lines = output.splitlines()
-    assert first.startswith("training without tests, as the pack has no split 'val'")
+    assert first.startswith("training without validation: the pack has no split 'val'")
     assert [line.split(", loss")[0] for line in lines] == ["epoch 0: 3 steps", "epoch 1: 3 steps"]
-    assert ["right" in line for line in lines] == [False, True]
+    assert ["accuracy" in line for line in lines] == [False, True]
 
 
 @pytest.mark.parametrize(

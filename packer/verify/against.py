@@ -1,4 +1,4 @@
-"""Is a pack what its source would give today? Used by `packer verify --against`.
+"""Compare a pack with what its source would give today, for `packer verify --against`.
 
 The source is planned and converted again, in memory, and compared path by path: a picture that was
 added or removed moves the others to other places, which is no difference.
@@ -29,7 +29,7 @@ from packer.types import display_path
 
 @dataclass(frozen=True)
 class SourceDifferences:
-    """How a pack and its source differ; paths as text.
+    """Differences between a pack and its source; paths as text.
 
     Attributes:
         missing: In the source, but neither in the pack nor in its ledger.

@@ -263,7 +263,7 @@ def _count(where: str, key: str, value: object) -> int:
 
 
 def _mapping(where: str, key: str, value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
         raise _wrong(where, key, value, "lines of the form key: value")
     return value
 

@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from _bench import cell, machine, read_once
+from bench.figures import cell, machine, read_once
 
 SIZE, CROP = 256, 224
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".bmp")

@@ -47,7 +47,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import packer
-from _bench import cell, machine, read_once
+from bench.figures import cell, machine, read_once
 from packer.imaging import libraries
 
 EXTENSIONS = (".jpg", ".jpeg")

@@ -27,11 +27,11 @@ from statistics import median
 from typing import Any
 
 import torch
-from _resnet50 import resnet50
 from torch import nn
 from torch.utils.data import DataLoader
 
-from _bench import cell, machine
+from bench.figures import cell, machine
+from bench.resnet50 import resnet50
 from packer.reader import BatchStream, Loader, PackedDataset
 from packer.reader.transforms import RandomHorizontalFlip, RandomResizedCrop
 

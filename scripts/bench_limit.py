@@ -1,4 +1,4 @@
-"""Images/s that the image libraries alone reach: what no converter made of them can exceed.
+"""Measure images/s of the image libraries alone: the limit of any converter that uses them.
 
     python scripts/bench_limit.py FOLDER [--jobs 2] [--resize 256] [--quality 90]
 
@@ -8,9 +8,9 @@ side by its antialiased bicubic filter (pictures are never enlarged), simplejpeg
 Pixels have four bytes all along, as Pillow's have inside, so that nothing is rearranged between the
 libraries. Every picture is encoded.
 
-The files' bytes lie in memory that all workers share, one process a core; whoever is free takes the
-largest picture that is left, so that nobody is late; nothing is kept or handed over. The time runs
-from when all workers are ready to when the last one is done. Prints one line of JSON: `n` images,
+The files' bytes are in memory that all workers share, one process per core; a free worker takes the
+largest picture that is left, so that all end together; results are discarded. The time starts when
+all workers are ready and ends when the last one is done. Prints one line of JSON: `n` images,
 `inner_s` seconds, `cpu_s` of all workers together.
 """
 
@@ -42,14 +42,14 @@ READY_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Work:
-    """What the workers share; they inherit it by fork.
+    """State that the workers share; they inherit it by fork.
 
     Attributes:
         pictures: Bytes of each file, the largest first.
         size: The shorter side in pixels.
-        quality: Of the JPEGs.
-        taken: How many pictures are taken.
-        ready: Where the workers wait for one another.
+        quality: Quality of the JPEGs.
+        taken: Number of pictures taken so far.
+        ready: Barrier at which the workers start together.
     """
 
     pictures: list[memoryview]
@@ -86,10 +86,9 @@ def main() -> None:
 
 
 def load(folder: Path) -> list[memoryview]:
-    """The bytes of all JPEG files below a folder, the largest first, in one shared memory.
+    """Return the bytes of all JPEG files below a folder, the largest first, in one shared memory.
 
-    Objects of their own would have their reference counts written by every worker, and the page
-    that holds each copied for it.
+    Separate objects would be copied into every worker: it writes their reference counts.
     """
     files = [path for path in folder.rglob("*") if path.suffix.lower() in EXTENSIONS]
     sizes = {path: path.stat().st_size for path in files}
@@ -119,7 +118,7 @@ def transcode(data: memoryview, size: int, quality: int) -> bytes:
 
 
 def decode(data: memoryview, size: int) -> tuple[Any, int, int, int]:
-    """Pixels H×W×4 uint8, width and height at full scale, and by what they were divided."""
+    """Return pixels H×W×4 uint8, width and height at full scale, and the divisor of the scale."""
     try:
         height, width = simplejpeg.decode_jpeg_header(data, strict=False)[:2]
         divisor = reduction(width, height, resized(width, height, size))
@@ -138,7 +137,7 @@ def decode(data: memoryview, size: int) -> tuple[Any, int, int, int]:
 
 
 def resized(width: int, height: int, size: int) -> tuple[int, int]:
-    """(width, height) with the shorter side `size`, or as they are where it is no longer."""
+    """Return (width, height) with the shorter side `size`; pictures are never enlarged."""
     if min(width, height) <= size:
         return width, height
     if width <= height:
@@ -147,15 +146,15 @@ def resized(width: int, height: int, size: int) -> tuple[int, int]:
 
 
 def _share(work: Work) -> None:
-    """In a new worker: keep what it inherited."""
+    """Keep the inherited state, in a new worker."""
     global _work  # noqa: PLW0603  (a pool's initializer has no other way)
     _work = work
 
 
 def _take(_: int) -> tuple[float, float, float]:
-    """In a worker: take pictures until none is left; when it began and ended, and CPU seconds."""
+    """Take pictures until none is left, in a worker; return begin, end and CPU seconds."""
     work, count = _work, len(_work.pictures)
-    transcode(work.pictures[-1], work.size, work.quality)  # what a first call sets up
+    transcode(work.pictures[-1], work.size, work.quality)  # the first call sets up its state
     work.ready.wait(READY_SECONDS)
     start, cpu = time.monotonic(), time.process_time()
     while True:

@@ -1,4 +1,4 @@
-"""RPCs, bytes and seconds of one epoch over NFS: image folder, one big file, packs.
+"""Measure RPCs, bytes and seconds of one epoch over NFS: image folder, one big file, packs.
 
     python scripts/bench_nfs.py prepare FOLDER DATA [--images 1280] [--resize 256]
     python scripts/bench_nfs.py measure DATA --label "v4.2, 1 ms" --json OUT [--rounds 1]
@@ -8,10 +8,10 @@
 `prepare` makes the data, to be copied to the server: pictures of FOLDER as a tar, an LMDB and an
 HDF5 pack, and the packs' pictures as files and as one file. `measure` reads each of them once,
 with empty caches, from a mount of the server. RPCs are the NFS client's own counts
-(/proc/self/mountstats, Linux); a modelled client prints its with --stats. Without --cold (a
+(/proc/self/mountstats, Linux); another client prints its counts with --stats. Without --cold (a
 command, best one that mounts anew) only the files' pages are dropped. Pictures are read, not
-decoded. The folder is listed before its counting starts; packs are counted from opening them on.
-`table` prints what was measured as Markdown.
+decoded. The folder is listed before its counting starts; counts of packs include their opening.
+`table` prints the measurements as Markdown.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from _nfs_cases import FOLDER, ONE_FILE, Case, all_cases, list_pictures, prepare, read_epoch
-from _nfs_mount import Mount
-
-from _bench import machine
+from bench.figures import machine
+from bench.nfs_cases import FOLDER, ONE_FILE, Case, all_cases, list_pictures, prepare, read_epoch
+from bench.nfs_mount import Mount
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,11 @@ class Row:
     """One epoch, measured.
 
     Attributes:
-        case: What was read.
-        images: Pictures that came.
-        size: Bytes of pictures that came.
-        seconds: From opening to the last byte, a value a round.
-        rpcs: Calls, of the last round; None where nobody counts.
+        case: Name of the case.
+        images: Number of pictures read.
+        size: Bytes of the pictures.
+        seconds: Time from opening to the last byte, one value per round.
+        rpcs: Number of calls in the last round; None if they are not counted.
         ops: The same by kind.
         fetched: Bytes of files fetched from the server, of the last round.
     """
@@ -57,7 +56,7 @@ class Row:
 
 
 def measure(mount: Mount, cases: Sequence[Case], rounds: int) -> Iterator[Row]:
-    """Each case in a process of its own, with empty caches."""
+    """Measure each case in its own process, with empty caches."""
     for case in cases:
         seconds = []
         for _ in range(rounds):
@@ -99,7 +98,7 @@ def _measure_one(mount: Mount, case: Case, sending: Connection) -> None:
 
 
 def table(measured: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Lines of a Markdown table, a column a measurement: RPCs and median seconds."""
+    """Yield the lines of a Markdown table, one column per measurement: RPCs and median seconds."""
     names = list(dict.fromkeys(row["case"] for value in measured for row in value["rows"]))
     yield "| one epoch | " + " | ".join(value["label"] for value in measured) + " |"
     yield "|---" * (len(measured) + 1) + "|"
@@ -109,7 +108,7 @@ def table(measured: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _cell(rows: Sequence[dict[str, Any]], name: str) -> str:
-    """RPCs, how many times fewer than the folder's, seconds, and those by the one file's."""
+    """Return RPCs, seconds, and their ratios to those of the folder and of the one file."""
     by_case = {row["case"]: row for row in rows}
     row = by_case.get(name)
     if row is None:
@@ -126,7 +125,7 @@ def _cell(rows: Sequence[dict[str, Any]], name: str) -> str:
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the command line."""
     options = parse()
     if options.verb == "prepare":
         prepare(options.source, options.data, options.images, options.resize, options.batch_size)
@@ -144,7 +143,7 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
     making = verbs.add_parser("prepare")
@@ -155,7 +154,7 @@ def parse() -> argparse.Namespace:
     making.add_argument("--batch-size", type=int, default=128)
     measuring = verbs.add_parser("measure")
     measuring.add_argument("data", type=Path, help="what `prepare` made, on the mount")
-    measuring.add_argument("--label", default="", help="of the mount, for the table")
+    measuring.add_argument("--label", default="", help="name of the mount, for the table")
     measuring.add_argument("--json", type=Path, required=True, help="write all figures there")
     measuring.add_argument("--rounds", type=int, default=1)
     measuring.add_argument("--stats", help="command that prints the client's counts as JSON")

@@ -5,22 +5,22 @@
         [--peer 'NAME[:TASK,…]=COMMAND with {data} {task} {workers}' …]
         [--only NAME …] [--fast] [--json OUT] [--svg OUT] [--markdown OUT] [--quick]
 
-DATA holds everybody's containers of the same pictures: `pack`, a pack of JPEGs with a shorter side
+DATA holds all readers' containers of the same pictures: `pack`, a pack of JPEGs with a shorter side
 of 256 pixels, `pack-raw`, a pack of the same pictures as 256×256 pixels (--resize-mode crop --codec
-raw), and whatever the peers' commands read, made of those packs' bytes. It may lie on a mounted
-file system. All give whole epochs of mini-batches of 128, uint8, shuffled as each does it:
+raw), and the data of the peers' commands, made of those packs' bytes. It may be on a mounted file
+system. All readers give whole epochs of mini-batches of 128, uint8, each with its own shuffling:
 
     train    decode, RandomResizedCrop(224), RandomHorizontalFlip
     center   decode, CenterCrop(224)
     raw      CenterCrop(224) of stored pixels
 
-    limit    scripts/_bench_read_limit.py: library calls over bytes in memory
+    limit    scripts/bench/read_limit.py: library calls over bytes in memory
     packer   `Loader`, and `BatchStream` in a DataLoader; with --fast also decode_quality="fast"
-    peers    programs that answer as `_bench_read_serve.serve` does
+    peers    programs that answer as `bench.read_serve.serve` does
 
 For each task and number of workers (threads or processes, as a reader has them), all readers are
-started, read an epoch that is looked at (the number of samples, the sum of their labels and the
-mean of their pixels must agree), and stand still (SIGSTOP) unless it is their turn. They take turns
+started, read an epoch that is checked (the number of samples, the sum of their labels and the mean
+of their pixels must agree), and are stopped (SIGSTOP) unless it is their turn. They take turns
 in every round, in an order that rotates. A turn is --epochs epochs, or whole epochs of --seconds
 together; its first mini-batch does not count. "cold" is one epoch each after all files below DATA
 were dropped from the page cache. Figures, medians of all rounds:
@@ -30,7 +30,7 @@ were dropped from the page cache. Figures, medians of all rounds:
     CPU        milliseconds of all of a reader's processes for an image
     first      seconds until an epoch's first mini-batch
 
-A reader that fails is left out of its case, told of at the end, and the exit code is 1.
+A reader that fails is left out of its case and reported at the end, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import _bench_read_cache as cache
-from _bench_read_check import complaint, expected
-from _bench_read_process import Place, Reader, ReaderFailed
-from _bench_read_report import Candidate, Case, Figures, Outcome, as_json, chart, report
-from _bench_read_work import TASKS
+from bench import read_cache as cache
+from bench.read_check import complaint, expected
+from bench.read_process import Place, Reader, ReaderFailed
+from bench.read_report import Candidate, Case, Figures, Outcome, as_json, chart, report
+from bench.read_work import TASKS
 from packer.errors import PackerError
 
-#: Above this part of a container's pages, what is still cached is told. A reader that reads ahead
-#: of its first mini-batch may have the next ones mapped.
+#: Fraction of a container's pages above which pages that are still cached are reported. A reader
+#: that reads ahead of its first mini-batch may have the next ones mapped.
 STILL_CACHED = 0.05
 
 
@@ -78,7 +78,7 @@ def main() -> None:
     for task in options.tasks:
         for workers in options.workers:
             measure_group(task, workers, options, outcome)
-            write(options, outcome)  # what there is, if a later group should not end
+            write(options, outcome)  # the results so far, in case a later group does not end
     print(report(outcome))
     write(options, outcome)
     if outcome.failures:
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -101,8 +101,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--peer", action="append", default=[], metavar="NAME[:TASKS]=COMMAND")
-    parser.add_argument("--fast", action="store_true", help="decode_quality='fast', too")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="of the readers")
+    parser.add_argument("--fast", action="store_true", help="also run decode_quality='fast'")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="run only these readers")
     parser.add_argument("--json", type=Path, help="write all measurements there")
     parser.add_argument("--markdown", type=Path, help="write the tables there")
     parser.add_argument("--svg", type=Path, help="write a chart there")
@@ -116,34 +116,34 @@ def parse() -> argparse.Namespace:
 
 
 def limits() -> list[Candidate]:
-    """The work alone."""
+    """Return the programs that do the work alone."""
     tasks = {"decode": ("train", "center"), "pixels": ("train", "center"), "copy": ("raw",)}
     return [
-        Candidate(f"limit {work}", "limit", script("_bench_read_limit.py", work), tasks.get(work))
+        Candidate(f"limit {work}", "limit", program("read_limit", work), tasks.get(work))
         for work in ("decode", "pixels", "copy", "packer")
     ]
 
 
 def packers(options: argparse.Namespace) -> list[Candidate]:
-    """Both readers, and the one that decodes faster and less exactly if asked for."""
+    """Return both readers, and with --fast the one that decodes faster and less exactly."""
     found = [
-        Candidate("packer Loader", "packer", script("_bench_read_ours.py", "loader")),
-        Candidate("packer BatchStream", "packer", script("_bench_read_ours.py", "stream")),
+        Candidate("packer Loader", "packer", program("read_ours", "loader")),
+        Candidate("packer BatchStream", "packer", program("read_ours", "stream")),
     ]
     if options.fast:
-        command = [*script("_bench_read_ours.py", "loader"), "--quality", "fast"]
+        command = [*program("read_ours", "loader"), "--quality", "fast"]
         found.append(Candidate("packer Loader, fast", "packer", command, ("train", "center")))
     return found
 
 
-def script(name: str, argument: str) -> list[str]:
-    """A program of this folder."""
+def program(name: str, argument: str) -> list[str]:
+    """Return the command of a program in `bench`, which `Reader` puts on the path."""
     place = ["--data", "{data}", "--task", "{task}", "--workers", "{workers}"]
-    return [sys.executable, str(Path(__file__).absolute().with_name(name)), argument, *place]
+    return [sys.executable, "-m", f"bench.{name}", argument, *place]
 
 
 def peer(text: str) -> Candidate:
-    """What --peer says; the command is split as a shell would, but none runs it."""
+    """Parse --peer; the command is split as by a shell, but runs without one."""
     found = re.fullmatch(r"([^:=]+)(?::([a-z,]+))?=(.*)", text, re.DOTALL)
     if found is None or not all(word in found[3] for word in ("{data}", "{task}", "{workers}")):
         sys.exit(
@@ -157,7 +157,9 @@ def peer(text: str) -> Candidate:
 
 
 def measure_group(task: str, workers: int, options: argparse.Namespace, outcome: Outcome) -> None:
-    """All cases of a task and a number of workers: the same processes are warm, then cold."""
+    """Measure all cases of a task and a number of workers: warm, then cold, in the same
+    processes.
+    """
     caches = [name for name in options.caches if name == "warm" or workers in options.cold_workers]
     if not caches:
         return
@@ -185,7 +187,7 @@ def measure_group(task: str, workers: int, options: argparse.Namespace, outcome:
 
 
 def started(candidate: Candidate, place: Place, outcome: Outcome) -> Reader:
-    """A reader that has read an epoch, all of it, and stands still."""
+    """Return a reader that has read a whole epoch and is stopped."""
     start = time.perf_counter()
     reader = Reader(candidate.name, candidate.command, place)
     opened = time.perf_counter() - start
@@ -207,7 +209,7 @@ def started(candidate: Candidate, place: Place, outcome: Outcome) -> Reader:
 def measure_case(
     case: Case, readers: list[Reader], options: argparse.Namespace, outcome: Outcome
 ) -> None:
-    """All rounds. A reader that fails has none."""
+    """Measure all rounds. The rounds of a reader that fails are removed."""
     rounds: dict[str, list[Figures]] = {reader.name: [] for reader in readers}
     outcome.results[case] = rounds
 
@@ -235,7 +237,7 @@ def measure_case(
 
 
 def turn(case: Case, reader: Reader, options: argparse.Namespace) -> Figures:
-    """One round of one reader."""
+    """Measure one round of one reader."""
     epochs = options.epochs
     if case.cache == "cold":
         epochs = 1
@@ -245,7 +247,7 @@ def turn(case: Case, reader: Reader, options: argparse.Namespace) -> Figures:
                 say(f"{case}: {reader.name}: {part:.0%} of {name} is still cached")
     found = reader.ask(ask="pass", epochs=epochs, seconds=options.seconds)
     if case.cache == "cold":
-        reader.ask(ask="forget")  # what it maps could not be dropped when others have their turn
+        reader.ask(ask="forget")  # mapped files could not be dropped before another reader's turn
     return {
         "speed": found["images"] / found["seconds"],
         "cpu_ms": 1000 * found["cpu"] / found["seen"],
@@ -254,7 +256,7 @@ def turn(case: Case, reader: Reader, options: argparse.Namespace) -> Figures:
 
 
 def write(options: argparse.Namespace, outcome: Outcome) -> None:
-    """The files that were asked for, of what there is."""
+    """Write the requested files from the results so far."""
     if options.json:
         written = as_json(outcome)
         for name in ("rounds", "epochs", "seconds"):
@@ -267,7 +269,7 @@ def write(options: argparse.Namespace, outcome: Outcome) -> None:
 
 
 def say(text: str) -> None:
-    """Progress."""
+    """Print progress."""
     print(text, file=sys.stderr, flush=True)
 
 

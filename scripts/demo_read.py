@@ -1,4 +1,4 @@
-"""Read a pack through PyTorch's DataLoader, as a training loop would, and say how fast.
+"""Read a pack through PyTorch's DataLoader, as a training loop does, and print the speed.
 
 python scripts/demo_read.py PACK
 """
@@ -21,7 +21,7 @@ EPOCHS = 2
 
 
 def main() -> None:
-    """Two epochs: the first also pays for starting the workers."""
+    """Read two epochs; the first includes the start of the workers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pack", type=Path, help="folder that packer convert made")
     parser.add_argument("--split", default="train")

@@ -1,11 +1,11 @@
-"""Fuzz what packer reads: files that are damaged, or that somebody made to do harm.
+"""Fuzz the files that packer reads, with damaged and malicious ones.
 
     scripts/fuzz.py --seconds 3600 --seed 7 --corpus found
     scripts/fuzz.py --seconds 60 --only png --only sealed-index
 
-Each case must end well or as an error of one line with exit code 1 to 4; a traceback, a signal,
-more than 30 s or 2 GiB are findings. Those of the corpus run first. New ones are written there,
-and the exit code is 1. Cases depend on the seed and their number alone.
+Each case must succeed or end as an error of one line with exit code 1 to 4; a traceback, a signal,
+more than 30 s or 2 GiB are findings. The files of the corpus run first. New findings are written
+there, and the exit code is 1. Cases depend on the seed and their number alone.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import _fuzz_pictures as pictures
-import _fuzz_text as text
-from _fuzz_change import change_bytes
-from _fuzz_child import Case, Outcomes, run_cases
-from _fuzz_packs import WORK, Packs, change_json, run_lock, seed_lock
+from fuzzing import pictures, text
+from fuzzing.change import change_bytes
+from fuzzing.child import Case, Outcomes, run_cases
+from fuzzing.packs import WORK, Packs, change_json, run_lock, seed_lock
 
-#: Cases of each kind that are run however slow the machine is.
+#: Cases of each kind that run even on a slow machine.
 _AT_LEAST = 5
-#: Cases of one kind in a row: a child starts in some milliseconds.
+#: Cases of one kind per child: a child starts in some milliseconds.
 _IN_A_ROW = 100
-#: One kind in a row, so that none waits long for its turn.
+#: Longest time for one kind in seconds, so that none waits long for its turn.
 _MOST_SECONDS = 10.0
 Change = Callable[[random.Random, bytes], bytes]
 
@@ -53,14 +52,14 @@ class Kind:
     run: Case
 
     def cases(self, name: str, seed: int) -> Iterator[bytes]:
-        """Cases without end."""
+        """Yield cases without end."""
         for number in itertools.count():
             rng = random.Random(f"{seed} {name} {number}")
             yield self.change(rng, rng.choice(self.seeds))
 
 
 def make_kinds(folder: Path) -> dict[str, Kind]:
-    """All kinds by name; their packs are made in `folder`."""
+    """Return all kinds by name; their packs are made in `folder`."""
     packs = Packs(folder)
     manifest, index = packs.seed_manifest(), packs.seed_index()
     kinds = {
@@ -85,7 +84,7 @@ def make_kinds(folder: Path) -> dict[str, Kind]:
 
 
 def run_corpus(kinds: dict[str, Kind], corpus: Path, found: dict[str, Outcomes]) -> int:
-    """Run the corpus' files; their number."""
+    """Run the files of the corpus; return their number."""
     total = 0
     for name, kind in kinds.items():
         files = [path.read_bytes() for path in sorted((corpus / name).glob("*"))]
@@ -106,10 +105,10 @@ def main() -> int:
     """Run for a while and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=3600, help="how long [3600]")
-    parser.add_argument("--seed", type=int, default=0, help="another one makes other cases [0]")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the cases [0]")
     parser.add_argument("--corpus", type=Path, help="run its files first, write findings there")
     parser.add_argument("--no-keep", action="store_true", help="write no findings there")
-    parser.add_argument("--only", action="append", help="this kind; can be given several times")
+    parser.add_argument("--only", action="append", help="run only this kind; repeatable")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
@@ -126,7 +125,7 @@ def main() -> int:
         for name in itertools.cycle(kinds):
             if time.monotonic() >= end:
                 break
-            # The same time for each kind, whatever a case takes.
+            # The same time for each kind, however long a case takes.
             until = min(end, time.monotonic() + min(_MOST_SECONDS, given.seconds / len(kinds)))
             while time.monotonic() < until:
                 some = itertools.islice(cases[name], _IN_A_ROW)
@@ -138,7 +137,7 @@ def main() -> int:
 
 
 def report(found: dict[str, Outcomes], old: int, *, as_json: bool) -> None:
-    """Print what was found."""
+    """Print the findings."""
     if as_json:
         kinds = {name: dict(outcomes.counts) for name, outcomes in found.items()}
         findings = {name: list(outcomes.findings) for name, outcomes in found.items()}

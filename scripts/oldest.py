@@ -2,9 +2,9 @@
 
     scripts/oldest.py SETUP.CFG
 
-Of each library that reading, converting and dask need, the oldest series: `numpy >= 1.24` becomes
-`numpy==1.24.*`, of which pip takes the last release. PyTorch is left out: of its oldest version
-there is no build for every Python, and a training environment brings its own.
+Prints the oldest series of each library that reading, converting and dask need: `numpy >= 1.24`
+becomes `numpy==1.24.*`, of which pip installs the last release. PyTorch is left out: its oldest
+version has no build for every Python, and a training environment has its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Whose libraries have a bound that is tried: what the user's machine needs.
+#: Extras whose oldest versions are tested: those that the user's machine needs.
 EXTRAS = ("convert", "dask")
 _BOUND = re.compile(
     r"(?P<name>[\w.-]+)\s*>=\s*(?P<oldest>[\d.]+)(\s*,\s*<\s*[\d.]+)?\s*(?P<marker>;.*)?"
@@ -23,10 +23,10 @@ _BOUND = re.compile(
 
 
 def constraints(setup_cfg: str) -> Iterator[str]:
-    """A line for each library.
+    """Yield a line for each library.
 
     Raises:
-        ValueError: One has no oldest version.
+        ValueError: A library has no oldest version.
     """
     config = configparser.ConfigParser()
     config.read_string(setup_cfg)

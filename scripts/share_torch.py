@@ -20,7 +20,7 @@ CUDA_PREFIXES = ("nvidia-", "cuda-")
 
 
 def main(target: Path) -> int:
-    """Link what torch consists of into `target`; 0 if there was a torch."""
+    """Link torch and its libraries into `target`; return 0 if torch was found."""
     target.mkdir(exist_ok=True)
     version = ""
     for distribution in metadata.distributions():
@@ -36,7 +36,7 @@ def main(target: Path) -> int:
 
 def share(distribution: metadata.Distribution, target: Path) -> None:
     """Link one distribution's top-level files and folders, and copy its metadata."""
-    if distribution.files is None:  # it lies in such a folder itself
+    if distribution.files is None:  # it is in such a folder itself
         tops = {path.name for path in Path(str(distribution.locate_file(""))).iterdir()}
     else:
         tops = {path.parts[0] for path in distribution.files}

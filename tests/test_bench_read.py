@@ -34,7 +34,7 @@ COUNT = 160
 PEER = """
 import sys
 import numpy as np
-from _bench_read_serve import serve
+from bench.read_serve import serve
 from packer.reader import PackedDataset
 from packer.reader.transforms import CenterCrop
 
@@ -172,7 +172,7 @@ def test_says_what_there_is_not(data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("task", ["train", "center"])
 def test_limits_do_the_same_work(data: Path, task: str, script: Callable[[str], Any]) -> None:
     """The limit's crops, by hand, are those that packer's decoder writes."""
-    limit, work = script("_bench_read_limit"), script("_bench_read_work")
+    limit, work = script("bench.read_limit"), script("bench.read_work")
     pack = data / "pack"
     payloads = limit.load(pack)
     by_hand = limit.pixels_work(pack, task, payloads)
@@ -189,7 +189,7 @@ def test_limits_do_the_same_work(data: Path, task: str, script: Callable[[str], 
 
 def test_limits_count_what_they_do(script: Callable[[str], Any]) -> None:
     """All processes together: each picture once an epoch, and no more when the time is over."""
-    limit = script("_bench_read_limit")
+    limit = script("bench.read_limit")
 
     def work(numbers: Sequence[int], outs: Any) -> None:
         time.sleep(0.001 * len(numbers))
@@ -205,7 +205,7 @@ def test_limits_count_what_they_do(script: Callable[[str], Any]) -> None:
 def test_a_pass_leaves_the_first_mini_batch_out(
     script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served = script("_bench_read_serve")
+    served = script("bench.read_serve")
     opened, now = [], [100.0]
     monkeypatch.setattr(served, "time", SimpleNamespace(perf_counter=lambda: now[0]))
 
@@ -226,7 +226,7 @@ def test_a_pass_leaves_the_first_mini_batch_out(
 
 def test_who_waits_stands_still(script: Callable[[str], Any], tmp_path: Path) -> None:
     """None reads ahead in another one's turn, and no process outlives the measurement."""
-    process = script("_bench_read_process")
+    process = script("bench.read_process")
     beat = tmp_path / "beat"
     pid = tmp_path / "pid"
     child = (
@@ -261,7 +261,7 @@ def test_drops_files_from_the_page_cache(script: Callable[[str], Any], tmp_path:
     ).stdout
     if kind.strip() in ("tmpfs", "ramfs"):
         pytest.skip("the folder for tests lies in memory")
-    cache = script("_bench_read_cache")
+    cache = script("bench.read_cache")
     (tmp_path / "many").mkdir()
     for number in range(4):
         (tmp_path / "many" / str(number)).write_bytes(os.urandom(100_001))
@@ -275,7 +275,7 @@ def test_drops_files_from_the_page_cache(script: Callable[[str], Any], tmp_path:
 
 
 def test_a_chart_shows_values_to_scale(script: Callable[[str], Any]) -> None:
-    chart = script("_chart")
+    chart = script("bench.chart")
     bars = [
         chart.Bar("fast & good", 200.0, 190.0, 210.0, "packer"),
         chart.Bar("<slow>", 100.0, 90.0, 120.0, "peer"),

@@ -80,7 +80,7 @@ def test_a_gpus_case_runs_without_one(make_tree: MakeTree, tmp_path: Path) -> No
 def test_the_gpus_model_is_resnet_50() -> None:
     """Its parameters, counted: 25,557,032 with 1,000 classes, as torchvision's."""
     code = (
-        "from _resnet50 import resnet50\n"
+        "from bench.resnet50 import resnet50\n"
         "print(sum(part.numel() for part in resnet50(1000).parameters()))"
     )
     found = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT / "scripts", text=True)

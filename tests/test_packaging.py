@@ -21,7 +21,12 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 #: Package → folder, where that is not the package's own name.
-FOLDERS = {"packer.configs": "configs", "packer.recipes": "recipes"}
+FOLDERS = {
+    "packer.configs": "configs",
+    "packer.examples": "scripts/examples",
+    "packer.recipes": "recipes",
+    "packer.slurm": "scripts/slurm",
+}
 #: Built in place by an editable install; a wheel builds its own.
 IGNORED = shutil.ignore_patterns("__pycache__", "*.so")
 #: The C extensions, each one file beside its source.
@@ -41,7 +46,7 @@ def build_wheel(tree: Path, **environment: str) -> Path:
     """A wheel, built offline from a copy: a build leaves folders where it runs."""
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
-    for name in ("packer", "recipes", "configs"):
+    for name in ("packer", *FOLDERS.values()):
         shutil.copytree(ROOT / name, tree / name, ignore=IGNORED)
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-index"]
     command += ["--no-build-isolation", "--wheel-dir", "dist", "."]
@@ -92,9 +97,9 @@ def test_wheel_holds_everything(wheel: zipfile.ZipFile) -> None:
     expected = {"packer/py.typed", "packer/formats/README.md"}
     expected |= {str(path.relative_to(ROOT)) for path in (ROOT / "packer").rglob("*.py")}
     expected |= {str(path.relative_to(ROOT)) for path in (ROOT / "packer").rglob("*.pyi")}
-    for folder in FOLDERS.values():
-        data = [*(ROOT / folder).glob("*.yaml"), *(ROOT / folder).glob("*.py")]
-        expected |= {f"packer/{path.relative_to(ROOT)}" for path in data}
+    for package, folder in FOLDERS.items():
+        data = {path.name for path in (ROOT / folder).iterdir() if path.is_file()}
+        expected |= {f"{package.replace('.', '/')}/{name}" for name in data}
     held = {name for name in wheel.namelist() if ".dist-info/" not in name}
     libraries = {name for name in held if name.endswith((".so", ".pyd"))}
     assert held - libraries == expected
@@ -110,14 +115,27 @@ def test_without_a_compiler_the_wheel_is_built_without_extensions(tmp_path: Path
     assert not [name for name in names if name.endswith((".c", ".so", ".pyd"))]
 
 
-def test_recipes_and_configs_are_there(wheel: zipfile.ZipFile) -> None:
+def test_data_is_there(wheel: zipfile.ZipFile) -> None:
     for package in FOLDERS:
         prefix = package.replace(".", "/") + "/"
         packed = {name for name in wheel.namelist() if name.startswith(prefix)}
         installed = {prefix + path.name for path in resources.files(package).iterdir()}
-        data = {name for name in packed if name.endswith(".yaml")}
-        assert data
-        assert data == {name for name in installed if name.endswith(".yaml")}
+        assert len(packed) > 1
+        assert packed == {name for name in installed if not name.endswith("__pycache__")}
+
+
+def test_an_installed_wheel_has_the_examples(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """Read from the wheel itself: nothing of the checkout is on the path."""
+    assert wheel.filename is not None
+    command = [sys.executable, "-S", "-m", "packer", "examples", "--all", str(tmp_path / "jobs")]
+    path = os.pathsep.join([wheel.filename, *(entry for entry in sys.path if "packages" in entry)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment, timeout=60)
+    copied = {str(path.relative_to(tmp_path / "jobs")) for path in (tmp_path / "jobs").rglob("*.*")}
+    submit = tmp_path / "jobs" / "slurm" / "submit"
+    assert {"examples/train.py", "examples/train_ddp.py", "slurm/convert.sh"} <= copied
+    assert submit.read_bytes() == (ROOT / "scripts" / "slurm" / "submit").read_bytes()
+    assert os.access(submit, os.X_OK)
 
 
 def test_names(wheel_metadata: email.message.Message, wheel: zipfile.ZipFile) -> None:

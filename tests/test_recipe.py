@@ -86,6 +86,9 @@ ARCHIVE = "title: x\narchives:\n  - name: a.tar\n    urls: ['https://e.org/a']\n
         ("title: x\nclass_name: '(a+)+b'\n", "class_name: repeats a group"),
         ("title: x\nsource: drwan\n", r"unknown source 'drwan' \(did you mean 'drawn'"),
         ("title: x\noptions: 5\n", "options is 5, should be lines"),
+        ("title: x\noptions: {1: 2}\n", "options is {1: 2}, should be lines"),
+        ("title: x\noptions: {~: 2}\n", "options is {None: 2}, should be lines"),
+        ("title: x\narchives: [{1: a}]\n", "an archive is {1: 'a'}, should be lines"),
         (
             "title: x\noptions: {qualty: 5}\n",
             r"options: unknown key 'qualty' \(did you mean 'quality'",

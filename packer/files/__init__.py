@@ -1,1 +1,1 @@
-"""Files: how they are named, made, synced, published, opened, mapped; the space around them."""
+"""Name, sync, publish, open and map files; measure free space."""

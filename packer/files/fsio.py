@@ -1,7 +1,7 @@
-"""Files that appear whole or not at all, on local disks and on NFS.
+"""Publish files whole or not at all, on local disks and on NFS.
 
-A file is written under a temp name that no other host or process can pick, synced, and then
-published under its final name without ever overwriting: the first to publish wins. NFS servers
+A file is written under a temp name that is unique over all hosts and processes, synced, and then
+published under its final name without overwriting: the first process to publish wins. NFS servers
 report a full disk only at fsync or close, so both are checked.
 """
 
@@ -40,7 +40,7 @@ def output_errors(path: Path) -> Iterator[None]:
 
 
 def output_error(path: Path, error: OSError) -> OutputError:
-    """The OutputError for an OSError met while writing `path`."""
+    """Return the OutputError for an OSError that was raised while writing `path`."""
     reason = error.strerror or str(error)
     return OutputError(f"{path}: {reason}", _HINTS.get(error.errno or 0, ""))
 
@@ -76,7 +76,7 @@ def require_own_folder(path: Path) -> None:
 
 
 def real_path(path: Path) -> Path:
-    """Where a path leads once all symbolic links are followed.
+    """Return a path with all symbolic links followed.
 
     Raises:
         OutputError: Links lead in a circle.
@@ -88,8 +88,8 @@ def real_path(path: Path) -> Path:
 
 
 def list_folder(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a folder. A listing shows what another node of an NFS has just written, where a
-    look for one name may be answered from memory.
+    """List a folder. On NFS a listing contains files that another node has just written, while a
+    lookup of one name may be answered from the client's cache.
 
     Raises:
         FileNotFoundError, NotADirectoryError: There is no such folder.
@@ -102,7 +102,7 @@ def list_folder(folder: Path) -> list[os.DirEntry[str]]:
         except (FileNotFoundError, NotADirectoryError):
             raise
         except OSError as error:
-            # ESTALE: what the client remembers of the name is outdated, and forgotten now.
+            # ESTALE: the client's cached entry for the name is outdated, and is dropped now.
             if last or error.errno != errno.ESTALE:
                 raise output_error(folder, error) from error
     raise AssertionError("returned or raised before")
@@ -120,7 +120,7 @@ def write_temp(folder: Path, name: str, data: bytes) -> Path:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-    except BaseException:  # a signal's too
+    except BaseException:  # also the exception of a signal handler
         remove_if_there(path)
         raise
     return path
@@ -130,7 +130,7 @@ def publish(temp: Path, final: Path) -> bool:
     """Give a synced temp file its final name, unless that name is taken.
 
     Returns:
-        Whether it got the name; if not, what is left of the temp file is the caller's.
+        Whether it got the name; if not, the caller removes what is left of the temp file.
 
     Raises:
         OutputError: The file system refused.
@@ -144,9 +144,10 @@ def publish(temp: Path, final: Path) -> bool:
 
 
 def publish_over(folder: Path, final: Path, data: bytes) -> None:
-    """As `publish_bytes`, but other bytes under that name are replaced, in one step: for files that
-    count only once another one is published. Removing them first would be wrong: whoever does so
-    may have been asleep, and another run may have published that other one meanwhile.
+    """Publish as `publish_bytes`, but replace other bytes under that name, in one step.
+
+    For files that count only once another one is published. Removing the old file first would be
+    wrong: another run may have published that other file since this process last looked.
 
     Raises:
         OutputError: The file system refused.
@@ -184,8 +185,7 @@ def publish_new(folder: Path, final: Path, data: bytes) -> bool:
 def publish_bytes(folder: Path, final: Path, data: bytes) -> None:
     """Write `data` by way of `folder` to a file that appears whole under its final name.
 
-    If the name is taken, by a run that was here before or is here too, the bytes there must be
-    the same.
+    If an earlier or a concurrent run has taken the name, its bytes must be the same.
 
     Raises:
         OutputError: The file system refused, or other bytes have that name.
@@ -199,7 +199,7 @@ def publish_bytes(folder: Path, final: Path, data: bytes) -> None:
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """Whether a file has this content. One that is no regular file, or is larger, has not."""
+    """Return whether `path` is a regular file with exactly this content."""
     try:
         return read_regular(path, len(data)) == data
     except NotRegular:
@@ -216,7 +216,7 @@ def remove_if_there(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new names in `folder` survive a power cut, where the file system can."""
+    """Make new names in `folder` survive a power cut, if the file system supports it."""
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)

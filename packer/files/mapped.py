@@ -1,10 +1,10 @@
-"""Files as memory that cannot end the process.
+"""Map files as memory without the risk that SIGBUS ends the process.
 
-Touching a mapped page that is no longer in its file (somebody has cut the file short, or copies
-another one over it), or that a failing disk does not give, is a SIGBUS, which ends a process
-without a word. A C extension puts zeros there instead and counts a fault; code that has used the
-memory asks afterwards: `Mapped.faults`, and `Mapped.is_same` for a file that has changed otherwise.
-Without the extension no file is mapped; read it instead. See
+Access to a mapped page raises SIGBUS if the page is no longer in its file (the file was truncated
+or overwritten) or if a failing disk cannot read it; SIGBUS ends the process without a message. A C
+extension puts zeros there instead and counts a fault. Code that has used the memory must check
+`Mapped.faults` afterwards, and `Mapped.is_same` for other changes of the file. Without the
+extension no file is mapped, and callers read it instead. See
 docs/decisions/0020-changed-while-mapped.md.
 """
 
@@ -26,13 +26,13 @@ def map_file(descriptor: int) -> Mapped:
     """All of an open file as memory: an object with the buffer interface, and
 
     - `faults`: how many pages could not be read and are zeros now;
-    - `stamp()`: numbers that are others once the file has changed;
+    - `stamp()`: numbers that differ once the file has changed;
     - `fileno()`: a descriptor of the file.
 
-    The file stays mapped as long as anybody sees this object or a slice of it.
+    The file stays mapped as long as this object or a slice of it is referenced.
 
     Args:
-        descriptor: Of the file; may be closed afterwards.
+        descriptor: The file's descriptor; may be closed afterwards.
 
     Raises:
         OSError: It cannot be mapped: no extension, no address space, an empty file.

@@ -1,9 +1,9 @@
-"""How a file gets its final name: temp names, and new names that never replace a file.
+"""Make temp names, and give files final names that never replace another file.
 
 A hard link gives a file its name in one step and fails if the name is taken, on every host. Not all
 file systems have hard links: AFS has none between folders, FAT, SMB and some FUSE file systems have
-none at all, and BeeGFS may make a symbolic link instead. So each process tries once for each pair
-of folders what a link gives there, under a temp name, and then uses the way that works.
+none at all, and BeeGFS may make a symbolic link instead. So each process tests a link under a temp
+name once for each pair of folders, and then uses the method that works.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _Way: TypeAlias = Callable[[Path, Path], bool]
 
 
 def temp_path(folder: Path, name: str) -> Path:
-    """A name in `folder` that nobody else uses, on any host."""
+    """Return a name in `folder` that no other process on any host uses."""
     return folder / f"{name}.{_process_id()}-{next(_temp_numbers)}.tmp"
 
 
 def is_own_temp(path: Path) -> bool:
-    """Whether `temp_path` gave this name in this process."""
+    """Return whether `temp_path` returned this name in this process."""
     return path.suffix == ".tmp" and f".{_process_id()}-" in path.name
 
 
 def temps_in(folder: Path) -> Iterator[Path]:
-    """Paths in `folder` with names that `temp_path` gave in any process.
+    """Return the paths in `folder` with names that `temp_path` returned in any process.
 
     Raises:
         OSError: The folder cannot be listed.
@@ -57,7 +57,7 @@ def temps_in(folder: Path) -> Iterator[Path]:
 
 
 def _process_id() -> str:
-    """Unique for this process over all hosts and times; a forked child has its own."""
+    """Return an id that is unique over all hosts, times and processes, forked children too."""
     return _unique_id(os.getpid())
 
 
@@ -70,7 +70,7 @@ _temp_numbers = itertools.count()
 
 
 def give_name(temp: Path, final: Path) -> bool:
-    """Give a file the name `final` unless that is taken. It may keep its own name beside.
+    """Give a file the name `final` unless that is taken. It may keep its temp name as well.
 
     Returns:
         Whether it got the name. If not, the temp file may be gone.
@@ -82,7 +82,7 @@ def give_name(temp: Path, final: Path) -> bool:
 
 
 def hard_link(path: Path, name: Path) -> bool:
-    """Give a file a second name, which is free.
+    """Give a file a second name, which must be free.
 
     Returns:
         False if that is impossible here: there are no hard links, or something else was made (and
@@ -107,12 +107,14 @@ def hard_link(path: Path, name: Path) -> bool:
 
 
 def _is_second_name(path: Path, name: Path) -> bool:
-    """Whether `name` is the file itself: neither a symbolic link to it nor a copy."""
+    """Return whether `name` is the file itself: neither a symbolic link to it nor a copy."""
     return os.path.samestat(name.lstat(), path.stat())
 
 
 def _find_way(temp: Path, final: Path) -> _Way:
-    """The way that works between these two folders; tried with `temp` at the first time."""
+    """Return the method that works between these two folders; the first call tests it with
+    `temp`.
+    """
     folders = temp.parent, final.parent
     if folders not in _ways:
         probe = temp_path(final.parent, final.name)
@@ -144,7 +146,7 @@ def _by_link(temp: Path, final: Path) -> bool:
 
 
 def _from_beside(temp: Path, final: Path) -> bool:
-    """No link leads from one folder into the other: the file moves first."""
+    """Move the file to the target's folder first: no link is possible between the two folders."""
     beside = temp_path(final.parent, final.name)
     try:
         move(temp, beside)
@@ -154,11 +156,11 @@ def _from_beside(temp: Path, final: Path) -> bool:
 
 
 def _by_rename(temp: Path, final: Path) -> bool:
-    """There are no hard links: Linux can rename a file and fail if the new name is taken.
+    """Rename a file without hard links: Linux can fail if the new name is taken.
 
     Where it cannot, on this file system, two hosts that publish one name at the same instant may
-    both succeed, and the second replaces the first. Locks notice that, as a holder looks at its
-    lock before each shard; of shards and indexes both would be the same bytes.
+    both succeed, and the second replaces the first. A lock's holder detects that, as it checks its
+    lock before each shard; shards and indexes would have the same bytes.
     """
     try:
         _rename_exclusively(temp, final)
@@ -190,8 +192,8 @@ def _rename_exclusively(temp: Path, final: Path) -> None:
 
 
 def move(temp: Path, target: Path) -> None:
-    """Rename over `target`. Some file systems (mergerfs) refuse that between two folders: there a
-    synced copy beside `target` takes its place.
+    """Rename over `target`. Some file systems (mergerfs) refuse that between two folders; then a
+    synced copy beside `target` replaces it.
 
     Raises:
         OSError: The file system refused.

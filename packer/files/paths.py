@@ -1,4 +1,4 @@
-"""Paths as users give them."""
+"""Convert paths that users give."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from packer.errors import UsageError
 
 
 def given_path(value: str | os.PathLike[str], what: str) -> Path:
-    """The path that a user gave.
+    """Return the path that a user gave.
 
-    An empty one is what is left of a variable that is not set; pathlib makes the working directory
-    of it.
+    An empty path usually comes from a variable that is not set; pathlib would take it as the
+    working directory.
 
     Args:
         value: The path.
-        what: What it is for, in an error: the argument's name.
+        what: Name of the argument, for the error.
 
     Raises:
         UsageError: It is empty.

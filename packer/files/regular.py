@@ -1,5 +1,5 @@
-"""Regular files of bounded size, and nothing else: reading a pipe waits for a writer, reading a
-device never ends, and a link leads to a file that was not meant.
+"""Read regular files of bounded size, and nothing else: reading a pipe waits for a writer, reading
+a device never ends, and a link may lead to another file than the intended one.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import stat
 from pathlib import Path
 from typing import Any
 
-#: Most bytes of a JSON file that packer writes for packer. The largest is the state of a shard
-#: whose pictures were all skipped: about 300 bytes each.
+#: Largest JSON file in bytes that packer writes for its own use. The largest is the state of a
+#: shard whose pictures were all skipped: about 300 bytes each.
 JSON_BYTES = 256 << 20
 
 
 class NotRegular(OSError):
-    """A pipe, a device, a folder; or a link where none may be."""
+    """The path is a pipe, a device, a folder, or a link that is not allowed."""
 
 
 def open_regular(path: Path, *, follow: bool = False) -> io.FileIO:
-    """`open_descriptor`, as a file without a buffer."""
+    """Open as `open_descriptor`, and return an unbuffered file."""
     return io.FileIO(open_descriptor(path, follow=follow), "rb")
 
 
@@ -34,8 +34,8 @@ def open_descriptor(path: Path, *, follow: bool = False) -> int:
         follow: Whether it may be a symbolic link to one.
 
     Raises:
-        NotRegular: It is none.
-        OSError: It is not there, or cannot be opened.
+        NotRegular: It is not a regular file.
+        OSError: It does not exist or cannot be opened.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
@@ -51,7 +51,7 @@ def open_descriptor(path: Path, *, follow: bool = False) -> int:
 
 
 def read_regular(path: Path, limit: int, *, follow: bool = False) -> bytes:
-    """All bytes of a regular file.
+    """Return all bytes of a regular file.
 
     Args:
         path: The file.
@@ -64,7 +64,8 @@ def read_regular(path: Path, limit: int, *, follow: bool = False) -> bytes:
     with open_regular(path, follow=follow) as file:
         parts = []
         left = limit + 1 if os.fstat(file.fileno()).st_size <= limit else 0
-        # A file may grow meanwhile. In pieces, as each call takes memory for all that it may get.
+        # The file may grow meanwhile. Read in pieces: each call allocates all the bytes it
+        # requests.
         while left and (part := file.read(min(left, 1 << 20))):
             parts.append(part)
             left -= len(part)
@@ -74,7 +75,7 @@ def read_regular(path: Path, limit: int, *, follow: bool = False) -> bytes:
 
 
 def read_json(path: Path, limit: int = JSON_BYTES) -> Any:
-    """What a regular JSON file holds.
+    """Return the value in a regular JSON file.
 
     Raises:
         OSError: As `read_regular`.
@@ -84,12 +85,12 @@ def read_json(path: Path, limit: int = JSON_BYTES) -> Any:
 
 
 def reason(error: Exception) -> str:
-    """What an error of these functions says, in a few words, without a path."""
+    """Return the reason of an error of these functions in a few words, without a path."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def parse_json(data: bytes) -> Any:
-    """What JSON text says.
+    """Return the value of a JSON text.
 
     Raises:
         ValueError: It is not JSON, or nested too deeply.

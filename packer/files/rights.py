@@ -1,4 +1,4 @@
-"""Rights of a copied pack: never wider than those of the pack that it is a copy of."""
+"""Set the rights of a copied pack: never wider than those of the original pack."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import os
 import stat
 from pathlib import Path
 
-#: Nobody but the owner writes to a copy.
+#: Only the owner may write to a copy.
 _READING = 0o755
 
 
 class Rights:
-    """What others may do with a pack, and so with its copies.
+    """Rights of other users on a pack, and so on its copies.
 
     Args:
         source: The pack's folder.
 
     Raises:
-        OSError: The file system does not tell.
+        OSError: The file system does not report it.
     """
 
     def __init__(self, source: Path) -> None:
@@ -26,12 +26,12 @@ class Rights:
         self._group = self._source.stat().st_gid
 
     def narrow(self, copy: Path, source: Path) -> None:
-        """Take from a new file or folder the rights that its source does not give. Those that the
-        process's umask has taken stay away; this user can read it, and write to a folder.
+        """Remove from a new file or folder the rights that its source does not grant. Rights that
+        the umask removed stay removed; this user can read a file, and write to a folder.
 
         Args:
-            copy: It belongs to this user.
-            source: What it is a copy of.
+            copy: The new file or folder, which belongs to this user.
+            source: Its original.
 
         Raises:
             OSError: The file system refused.
@@ -48,10 +48,10 @@ class Rights:
             copy.chmod(mode)
 
     def allowed(self, source: Path) -> int:
-        """The most rights that a copy of a file or folder may have."""
+        """Return the widest rights that a copy of a file or folder may have."""
         status = source.stat()
         allowed = stat.S_IMODE(status.st_mode) & _READING
-        # Where there is an access control list, these bits are the most that it gives to anybody.
+        # With an access control list, these bits are the widest rights of any entry.
         if status.st_gid != self._group or _has_list(source):
             allowed = _without_group(allowed)
         return allowed
@@ -69,15 +69,15 @@ class Rights:
 
 
 def is_trusted(status: os.stat_result) -> bool:
-    """Whether a file or folder holds what this user or root put there: it belongs to one of them,
-    and others may not write to it.
+    """Return whether only this user or root can have written a file or folder: it belongs to one of
+    them, and others may not write to it.
     """
     theirs = stat.S_IWGRP | stat.S_IWOTH
     return status.st_uid in (os.geteuid(), 0) and not status.st_mode & theirs
 
 
 def _without_group(mode: int) -> int:
-    """The group may do what others may."""
+    """Return the mode with the group's rights reduced to those of others."""
     return mode & ~stat.S_IRWXG | (mode & stat.S_IRWXO & mode >> 3) << 3
 
 

@@ -1,4 +1,4 @@
-"""How much room is left where a pack is to be copied to, and what sets that limit.
+"""Measure the free space of a folder, and name what limits it.
 
 Files in a tmpfs (/dev/shm) are memory: beside the file system's own size, the machine's available
 memory and the cgroup of a job bind, and running into those ends in a killed process, not an error.
@@ -17,11 +17,11 @@ _MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
 
 @dataclass(frozen=True)
 class Space:
-    """Room for new files.
+    """Free space for new files.
 
     Attributes:
-        free: In bytes.
-        limit: What sets it, for a message.
+        free: Free space in bytes.
+        limit: Name of what limits it, for a message.
     """
 
     free: int
@@ -29,14 +29,14 @@ class Space:
 
 
 def free_space(folder: Path, system: Path = Path("/")) -> Space:
-    """How much may be written to a folder.
+    """Return the free space of a folder.
 
     Args:
-        folder: It is there.
-        system: Where /proc and /sys are found.
+        folder: An existing folder.
+        system: Folder that holds /proc and /sys.
 
     Raises:
-        OSError: The file system does not tell.
+        OSError: The file system does not report it.
     """
     status = os.statvfs(folder)
     spaces = [Space(status.f_bavail * status.f_frsize, "the file system")]
@@ -47,14 +47,14 @@ def free_space(folder: Path, system: Path = Path("/")) -> Space:
 
 
 def in_memory(device: int) -> bool:
-    """Whether files of this device (`st_dev`) lie in memory: tmpfs, ramfs."""
+    """Return whether files of this device (`st_dev`) are in memory: tmpfs, ramfs."""
     return file_system(device) in _MEMORY_FILE_SYSTEMS
 
 
 @functools.lru_cache(maxsize=64)
 def file_system(device: int) -> str:
-    """Kind of the file system of this device (`st_dev`), such as "ext4"; "" where the system does
-    not tell.
+    """Return the file system type of a device (`st_dev`), such as "ext4"; "" if the system does not
+    report it.
     """
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in _lines(Path("/proc/self/mountinfo")):
@@ -66,7 +66,7 @@ def file_system(device: int) -> str:
 
 
 def _memory(system: Path) -> Iterator[Space]:
-    """What the machine and this process's cgroups have left."""
+    """Return the free memory of the machine and of this process's cgroups."""
     for line in _lines(system / "proc/meminfo"):
         name, _, value = line.partition(":")
         if name == "MemAvailable":
@@ -81,8 +81,8 @@ def _memory(system: Path) -> Iterator[Space]:
 
 
 def _cgroup(mounted: Path, path: str, limit: str, usage: str) -> Iterator[Space]:
-    """What a cgroup and those above it allow. Inside a container the path may be the host's, which
-    is not mounted here: then the mount itself is the container's.
+    """Return the free memory of a cgroup and of those above it. In a container the path may be the
+    host's, which is not mounted there; then the mount itself is the container's cgroup.
     """
     folder = mounted / path.strip("/")
     for place in (folder, *folder.parents):
@@ -90,7 +90,7 @@ def _cgroup(mounted: Path, path: str, limit: str, usage: str) -> Iterator[Space]
             break
         allowed, used = (_number(place / f"memory.{name}") for name in (limit, usage))
         if allowed is not None and used is not None:
-            # Cached pages of files that nobody uses give way.
+            # The kernel frees cached pages of unused files when memory is short.
             used -= min(used, _inactive_file(place))
             yield Space(max(0, allowed - used), f"the memory limit of cgroup {place}")
 
@@ -103,13 +103,13 @@ def _inactive_file(folder: Path) -> int:
 
 
 def _number(path: Path) -> int | None:
-    """The number in a file; None for "max" or if there is no such file."""
+    """Return the number in a file; None for "max" or if there is no such file."""
     text = "".join(_lines(path)).strip()
     return int(text) if text.isdigit() else None
 
 
 def _lines(path: Path) -> list[str]:
-    """Lines of a file of the system; none where it does not exist (other systems, containers)."""
+    """Return the lines of a system file; none if it does not exist (other systems, containers)."""
     try:
         return path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

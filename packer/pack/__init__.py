@@ -1,1 +1,1 @@
-"""What a pack is on disk, and how it is opened: manifest, index, shards, payloads."""
+"""Read and write the files of a pack: manifest, index, shards, payloads."""

@@ -1,4 +1,4 @@
-"""What a batch index holds: the columns of one shard, and of all shards of a split.
+"""Build the columns of a batch index: those of one shard, and of all shards of a split.
 
 Columns of both, F standing for each field that is kept as bytes:
 
@@ -7,7 +7,7 @@ Columns of both, F standing for each field that is kept as bytes:
     F.offset i8  F.size i8  F.crc32 u4     (offset and size -1 = absent)    one row a sample
     path_offset i8 (samples + 1 rows)  path_bytes u1                        paths, end to end
 
-Of a split besides, as offsets are within a shard:
+A split's index has these as well, as offsets are within a shard:
 
     batch_shard i4                                                          one row a batch
     shard_bytes i8  shard_sha256 u1[32]  shard_fingerprint u4[2]
@@ -33,7 +33,7 @@ from packer.types import Array, Field, Sample, ShardLayout
 #: A shard's fingerprint is the CRC-32 of its first and of its last bytes, this many of each.
 #: 8 KiB hold LMDB's two meta pages, which change when a file is compacted.
 FINGERPRINT_BYTES = 8192
-#: A split's name may have dots, so a shard's is told by its number.
+#: A split's name may have dots, so a shard's name is recognised by its number.
 _SHARD_NAME = re.compile(r"(.+-\d{6,})\.[a-z0-9]+", re.DOTALL)
 
 _CONCATENATED = ("batch_offset", "batch_bytes", "batch_count", "slot", "label", "width", "height")
@@ -45,11 +45,11 @@ class ShardRecord:
 
     Attributes:
         name: File name, `<split>-000000.<extension>`.
-        size: In bytes.
+        size: Size in bytes.
         sha256: Hex digest of the whole file.
         fingerprint: CRC-32 of its first and of its last FINGERPRINT_BYTES.
         samples: Number of samples in it.
-        batches: Number of batches in it, empty ones too.
+        batches: Number of batches in it, including empty ones.
     """
 
     name: str
@@ -61,10 +61,10 @@ class ShardRecord:
 
 
 class SampleRows:
-    """Collects what is kept of each sample beside its payloads, batch by batch.
+    """Collects each sample's columns except for its payloads, batch by batch.
 
     Attributes:
-        counts: Samples in each batch so far, empty batches too.
+        counts: Number of samples in each batch so far, including empty batches.
         rows: (slot, label, width, height) of each sample so far.
         paths: Path of each sample so far.
     """
@@ -75,14 +75,16 @@ class SampleRows:
         self.paths: list[bytes] = []
 
     def add_rows(self, samples: Sequence[Sample]) -> None:
-        """Take over one batch's rows."""
+        """Add the rows of one batch."""
         self.counts.append(len(samples))
         for sample in samples:
             self.rows.append((sample.slot, sample.label, sample.width, sample.height))
             self.paths.append(sample.path)
 
     def row_arrays(self) -> dict[str, Array]:
-        """batch_first, batch_count, slot, label, width, height, path_offset, path_bytes."""
+        """Return batch_first, batch_count, slot, label, width, height, path_offset and
+        path_bytes.
+        """
         counts = np.array(self.counts, "<i4")
         table = np.array(self.rows, "<i8").reshape(-1, 4)
         return {
@@ -109,7 +111,7 @@ class ShardColumns(SampleRows):
         self._notes: list[int] = []
 
     def add_batch(self, samples: Sequence[Sample]) -> None:
-        """Take over what the index keeps of one batch's samples."""
+        """Add the index's columns of one batch's samples."""
         self.add_rows(samples)
         self._notes += [sample.notes for sample in samples]
         for name, checksums in self._checksums.items():
@@ -118,7 +120,7 @@ class ShardColumns(SampleRows):
                 checksums.append(0 if payload is None else zlib.crc32(payload))
 
     def arrays(self, layout: ShardLayout) -> dict[str, Array]:
-        """All columns, with the places that the shard's writer reports."""
+        """Return all columns, with the offsets and sizes that the shard's writer reports."""
         arrays: dict[str, Array] = {
             "batch_offset": layout.batch_offset.astype("<i8"),
             "batch_bytes": layout.batch_bytes.astype("<i8"),
@@ -133,7 +135,7 @@ class ShardColumns(SampleRows):
 
 
 def encode_shard_index(arrays: Mapping[str, Array], record: ShardRecord) -> bytes:
-    """The bytes of one shard's index file."""
+    """Return the bytes of one shard's index file."""
     return encode_index(
         arrays,
         {
@@ -154,14 +156,14 @@ def encode_split_index(
     indexes: Sequence[IndexFile],
     identity: str,
 ) -> bytes:
-    """The bytes of a split's index file: all its shards' columns, end to end.
+    """Return the bytes of a split's index file: the columns of all its shards, end to end.
 
     Args:
         split: Name of the split.
         fields: The pack's fields.
         records: The split's shards in order; may be none.
         indexes: Their index files, in the same order.
-        identity: The pack's, as its manifest has it.
+        identity: Identity of the pack, as in its manifest.
     """
     names = list(_CONCATENATED)
     for name in stored_fields(fields):
@@ -174,7 +176,7 @@ def encode_split_index(
     }
     noted = [index.meta.get("notes") for index in indexes if "notes" in index]
     if len(noted) == len(indexes) and all(known == noted[0] for known in noted):
-        names.append("notes")  # else an earlier packer made some of them
+        names.append("notes")  # otherwise an earlier version of packer made some of them
         meta["notes"] = noted[0] if noted else list(NOTES)
     empty = ShardColumns(fields).arrays(_empty_layout(fields))
     arrays = {name: _concatenate([empty[name], *(i[name] for i in indexes)]) for name in names}
@@ -196,7 +198,8 @@ def encode_split_index(
 
 
 def cut_shard(index: IndexFile, shard: int, fields: Sequence[Field]) -> dict[str, Array]:
-    """The columns of one shard, cut out of its split's index: those of the shard's own index.
+    """Return the columns of one shard, taken from its split's index: those of the shard's own
+    index.
 
     Args:
         index: The split's index.
@@ -221,12 +224,12 @@ def cut_shard(index: IndexFile, shard: int, fields: Sequence[Field]) -> dict[str
 
 
 def stored_fields(fields: Iterable[Field]) -> list[str]:
-    """Names of the fields that are kept as bytes (labels are a column of their own)."""
+    """Return the names of the fields that are kept as bytes (labels are a column of their own)."""
     return [entry.name for entry in fields if entry.kind != "label"]
 
 
 def fingerprint(descriptor: int, size: int) -> tuple[int, int]:
-    """CRC-32 of the first and of the last FINGERPRINT_BYTES of an open file of `size` bytes."""
+    """Return the CRC-32 of the first and of the last FINGERPRINT_BYTES of an open file."""
     length = min(size, FINGERPRINT_BYTES)
     return (
         zlib.crc32(os.pread(descriptor, length, 0)),
@@ -235,7 +238,7 @@ def fingerprint(descriptor: int, size: int) -> tuple[int, int]:
 
 
 def read_path(index: IndexFile, sample: int) -> bytes:
-    """The path of one sample; loads the path columns on first use.
+    """Return the path of one sample; load the path columns on first use.
 
     Raises:
         DamageError: The index says that it lies outside of all paths.
@@ -248,10 +251,10 @@ def read_path(index: IndexFile, sample: int) -> bytes:
 
 
 def noted_samples(index: IndexFile, notes: Iterable[str]) -> Array:
-    """Numbers of the samples of which at least one of these is noted, ascending.
+    """Return the numbers of the samples that have at least one of these notes, ascending.
 
     Raises:
-        UsageError: The index was made by a packer that did not keep it.
+        UsageError: The index was made by an earlier version of packer, which kept no notes.
     """
     if "notes" not in index:
         raise UsageError(
@@ -264,7 +267,9 @@ def noted_samples(index: IndexFile, notes: Iterable[str]) -> Array:
 
 
 def index_name(name: str) -> str:
-    """File name of the index of a shard (by its file name) or of a split (by its name)."""
+    """Return the file name of the index of a shard (by its file name) or of a split (by its
+    name).
+    """
     shard = _SHARD_NAME.fullmatch(name)
     return f"{shard[1] if shard else name}.{EXTENSION}"
 
@@ -275,7 +280,7 @@ def _range(counts: Array, part: int) -> slice:
 
 
 def _first_samples(counts: Array) -> Array:
-    """Index of each batch's first sample."""
+    """Return the number of each batch's first sample."""
     return (np.cumsum(counts, dtype="<i8") - counts).astype("<i8")
 
 
@@ -286,7 +291,7 @@ def _path_columns(paths: Sequence[bytes]) -> dict[str, Array]:
 
 
 def _join_offsets(parts: Sequence[Array]) -> Array:
-    """Offsets of end-to-end byte runs, each part starting at 0."""
+    """Return the offsets of end-to-end byte runs, each part starting at 0."""
     sizes = _concatenate([np.diff(part) for part in parts])
     offsets = np.zeros(len(sizes) + 1, "<i8")
     np.cumsum(sizes, out=offsets[1:])

@@ -1,11 +1,12 @@
-"""The batch index: named little-endian arrays in one file, described byte by byte in
-`packer/formats/README.md`.
+"""Read and write a batch index: named little-endian arrays in one file.
+
+`packer/formats/README.md` describes it byte by byte:
 
     magic "PACKIDX1" · u64 header bytes H · u32 CRC-32 of the header · u32 zero · JSON header ·
     zeros up to a multiple of 64 · the arrays, each at a multiple of 64
 
-The header lists each array's name, dtype, shape, offset and CRC-32. Readers ignore names they do
-not know, so a later array needs no new version.
+The header lists each array's name, dtype, shape, offset and CRC-32. Readers ignore unknown names,
+so a later array needs no new version.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ EXTENSION = "index"
 #: Arrays start at multiples of this many bytes: a cache line, and enough for any dtype.
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sQII")
-#: numpy's notation of numbers; it knows many more, some of which ask for any amount of memory.
+#: numpy's names of number types; numpy has more types, some of any size in memory.
 _DTYPE = re.compile(r"\|[biu]1|<[iuf][248]")
-#: Of an array; numpy takes 32.
+#: Most dimensions of an array; numpy allows 32.
 _MOST_SIDES = 8
 
 
 def encode_index(arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> bytes:
-    """The bytes of an index file.
+    """Return the bytes of an index file.
 
     Args:
-        arrays: By name; any shape, stored little-endian and C-contiguous, in this order.
+        arrays: Arrays by name; any shape, stored little-endian and C-contiguous, in this order.
         meta: JSON values kept in the header.
     """
     little = {name: _little_endian(array) for name, array in arrays.items()}
@@ -80,9 +81,9 @@ def encode_index(arrays: Mapping[str, Array], meta: Mapping[str, Any]) -> bytes:
 class IndexFile:
     """An index file, mapped into memory: processes of one machine share its pages.
 
-    An array's checksum is compared when it is first asked for, so arrays that nobody asks for
-    (paths) cost nothing. Whoever uses arrays for long asks with `confirm` whether the file is still
-    what it was. Where files cannot be mapped, it is read.
+    An array's checksum is compared on first use, so unused arrays (paths) cost nothing. Code that
+    keeps using arrays must call `confirm`, which checks that the file has not changed. If files
+    cannot be mapped, the file is read.
 
     Args:
         path: The file.
@@ -90,7 +91,7 @@ class IndexFile:
     Attributes:
         path: The file.
         meta: The header's JSON values.
-        device: Of its file system (`st_dev`).
+        device: Device of its file system (`st_dev`).
 
     Raises:
         DamageError: Missing, not an index file, cut short, or its header's checksum differs.
@@ -125,15 +126,15 @@ class IndexFile:
         return list(self._entries)
 
     def form(self, name: str) -> tuple[str, tuple[int, ...]]:
-        """dtype, in numpy's notation, and shape of an array, which is not read for that."""
+        """Return dtype (in numpy's notation) and shape of an array, without reading it."""
         entry = self._entries[name]
         return entry.dtype.str, entry.shape
 
     def __getitem__(self, name: str) -> Array:
-        """One array, read-only.
+        """Return one array, read-only.
 
         Raises:
-            DamageError: There is none of that name, or its checksum differs.
+            DamageError: There is no array of that name, or its checksum differs.
         """
         if name not in self._arrays:
             entry = self._entries.get(name)
@@ -145,14 +146,14 @@ class IndexFile:
         return self._arrays[name]
 
     def confirm(self) -> None:
-        """Compare the file with what it was when it was opened; cheap if nothing has touched it.
-        What was taken from arrays before this returns is right.
+        """Check that the file has not changed since it was opened; cheap if its times are the same.
+        Values that were read from arrays before this returns are then valid.
 
         Raises:
             DamageError: It has changed, or a part of it cannot be read any more.
         """
         if self._map is None:
-            return  # it was read, and is nobody else's
+            return  # the file was read: this memory is private
         if self._map.is_same() and not self._is_changed:
             return
         stamp = self._map.stamp()
@@ -167,7 +168,7 @@ class IndexFile:
             )
 
     def has_faults(self) -> bool:
-        """Whether a part of it could not be read, and holds zeros; `confirm` says so."""
+        """Return whether a part of it could not be read and holds zeros; `confirm` raises then."""
         return self._map is not None and self._map.faults > 0
 
     def _is_right(self, entry: _Entry) -> bool:
@@ -179,7 +180,7 @@ class IndexFile:
 
 
 class _Entry(NamedTuple):
-    """Where the file holds an array, as its header says."""
+    """An array's place in the file, from the header."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -189,7 +190,7 @@ class _Entry(NamedTuple):
 
 
 def _load(file: FileIO) -> tuple[Mapped | None, memoryview]:
-    """The mapped file, if it can be mapped, and its content."""
+    """Return the mapped file, if it can be mapped, and its content."""
     try:
         memory = map_file(file.fileno())
     except OSError:

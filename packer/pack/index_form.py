@@ -1,7 +1,7 @@
-"""What an index may hold, whoever wrote it: columns of the right types and lengths, counts that add
-up, payloads inside of their batches, batches inside of their shards, labels that are classes.
+"""Check the values of an index, whoever wrote it: types and lengths of the columns, sums of counts,
+payloads inside their batches, batches inside their shards, labels that are classes.
 
-What passes needs no further check behind it. The columns of slots and paths, which training never
+Code behind these checks needs no further ones. The columns of slots and paths, which training never
 reads, are checked where they are used (`packer.pack.columns.read_path`).
 """
 
@@ -21,16 +21,16 @@ from packer.pack.manifest import Manifest
 from packer.types import ABSENT, NO_LABEL, Array, Field
 from packer.wording import count
 
-#: Batches whose samples are looked at in one go: of 128 samples, they take 30 MB meanwhile.
+#: Batches whose samples are checked at a time: with 128 samples each, this takes 30 MB.
 _BLOCK = 4096
-#: Bits of the column of notes.
+#: Number of bits in the column of notes.
 _MOST_NOTES = 32
 #: dtype and shape of a column; None: any length.
 _Forms: TypeAlias = Mapping[str, tuple[str, tuple[int | None, ...]]]
 
 
 def open_split_index(folder: Path, manifest: Manifest, split: str) -> IndexFile:
-    """The index of a split, whose content agrees with the manifest.
+    """Open the index of a split and check it against the manifest.
 
     Args:
         folder: The pack.
@@ -38,7 +38,7 @@ def open_split_index(folder: Path, manifest: Manifest, split: str) -> IndexFile:
         split: Name of the split.
 
     Raises:
-        DamageError: It is missing, of another pack, or holds an invalid value.
+        DamageError: It is missing, belongs to another pack, or holds an invalid value.
     """
     record = manifest.splits[split]
     index = IndexFile(folder / record.index)
@@ -60,16 +60,16 @@ def open_split_index(folder: Path, manifest: Manifest, split: str) -> IndexFile:
 def open_shard_index(
     folder: Path, shard: ShardRecord, fields: Sequence[Field], classes: int | None = None
 ) -> IndexFile:
-    """The index of one shard, whose content agrees with what is known of the shard.
+    """Open the index of one shard and check it against the shard's record.
 
     Args:
         folder: The pack.
         shard: The shard.
         fields: The pack's fields.
-        classes: Number of the pack's classes; None = any.
+        classes: Number of the pack's classes; None if unknown.
 
     Raises:
-        DamageError: It is missing, of another shard, or holds an invalid value.
+        DamageError: It is missing, belongs to another shard, or holds an invalid value.
     """
     index = IndexFile(folder / index_name(shard.name))
     names = {
@@ -86,7 +86,7 @@ def open_shard_index(
 
 
 def _forms(fields: Sequence[Field], shards: Sequence[ShardRecord]) -> _Forms:
-    """The columns of every index."""
+    """Return the columns of every index."""
     batches = sum(shard.batches for shard in shards)
     samples = sum(shard.samples for shard in shards)
     forms: dict[str, tuple[str, tuple[int | None, ...]]] = {
@@ -121,7 +121,7 @@ def _table_forms(shards: int) -> _Forms:
 
 
 def _check_columns(index: IndexFile, forms: _Forms) -> None:
-    """Types and lengths, as the header has them; no array is read."""
+    """Check types and lengths in the header; no array is read."""
     for name, (dtype, shape) in forms.items():
         _check_column(index, name, dtype, shape)
     if "notes" in index:  # packs of earlier versions have none
@@ -179,7 +179,7 @@ def _check_values(
 
 
 def _check_batches(index: IndexFile, shards: Sequence[ShardRecord]) -> Array:
-    """Returns int64: the number of samples before each batch, and of all."""
+    """Return int64: the number of samples before each batch, and of all."""
     count, offset, size = (index[f"batch_{name}"] for name in ("count", "offset", "bytes"))
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(count, dtype=np.int64)])
     edges = np.concatenate([[0], np.cumsum([shard.batches for shard in shards], dtype=np.int64)])
@@ -221,11 +221,11 @@ def _check_samples(
 
 
 def _sizes_are_right(index: IndexFile, samples: slice, codec: str, size: Array) -> Array:
-    """bool, one a sample: whether a payload may hold a picture of the width and height given."""
+    """Return bool, one per sample: whether a payload can hold a picture of its width and height."""
     width, height = (index[name][samples].astype(np.int64) for name in ("width", "height"))
     pixels = width * height
     positive = (width > 0) & (height > 0) & (pixels <= PIXEL_LIMIT)
-    # A payload of a few bytes is damage of one sample, which readers name.
+    # A payload of a few bytes is damage of one sample, which readers report.
     held = pixels <= np.maximum(size, 1) * PIXELS_PER_BYTE.get(codec, PIXEL_LIMIT)
     right: Array = np.where(size == ABSENT, (width >= 0) & (height >= 0), positive & held)
     return right

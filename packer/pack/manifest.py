@@ -1,7 +1,7 @@
-"""The manifest: what a pack holds. Written last, so its presence means that the pack is whole.
+"""Read and write the manifest, which describes a pack.
 
-Its first line states the SHA-256 of all that follows, so a manifest that was damaged or edited is
-refused before anything in it is believed.
+It is written last, so its presence means that the pack is whole. Its first line has the SHA-256 of
+all bytes that follow, so a damaged or edited manifest is refused before its values are used.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FileRecord:
     """A file of a pack that is neither a shard nor the index of a split.
 
     Attributes:
-        size: In bytes.
+        size: Size in bytes.
         sha256: Hex digest of the whole file.
     """
 
@@ -50,11 +50,11 @@ class SplitRecord:
 
     Attributes:
         samples: Number of packed samples.
-        batches: Number of on-disk batches, empty ones too.
+        batches: Number of on-disk batches, including empty ones.
         index: File name of the split's index.
         index_bytes: Its size.
         index_sha256: Its hex digest; "" while the index is still to be written.
-        shards: In order.
+        shards: The shards in order.
     """
 
     samples: int
@@ -66,7 +66,7 @@ class SplitRecord:
 
     @classmethod
     def of_shards(cls, name: str, shards: Sequence[ShardRecord]) -> SplitRecord:
-        """The split `name` with these shards, whose index is still to be written."""
+        """Return the split `name` with these shards; its index is still to be written."""
         return cls(
             samples=sum(shard.samples for shard in shards),
             batches=sum(shard.batches for shard in shards),
@@ -82,8 +82,8 @@ class Manifest:
     """A pack as its manifest describes it.
 
     Attributes:
-        name: Name of the data set (recipe or folder name); decides nothing.
-        format: tar, lmdb, hdf5: the shards' format.
+        name: Name of the data set (recipe or folder name); has no effect.
+        format: Format of the shards: tar, lmdb or hdf5.
         batch_size: Slots in a batch.
         fields: Fields of every sample.
         classes: Class folder names; a class's index is its place here.
@@ -91,13 +91,13 @@ class Manifest:
         splits: By name, in order.
         counts: planned = packed + skipped; ignored, by reason; notes: pictures that were turned,
             taken over as they are, and so on, by note.
-        options: Those that decide what is in the pack, by name.
+        options: Options that determine the pack's content, by name.
         libraries: Versions of the libraries that made the pictures, by name.
         listing_sha256: Hex digest of the source's sorted (path, size) list, see `listing_digest`;
             empty if the pack was not made from one.
         identity: Hex digest of what was packed: the indexes of its splits carry it too, so that the
             index of another pack is refused. An excerpt has the identity of the whole pack.
-        files: All other files of the pack by name: indexes of single shards, ledger, card,
+        files: All other files of the pack, by name: indexes of single shards, ledger, card,
             companions.
     """
 
@@ -116,12 +116,12 @@ class Manifest:
     files: Mapping[str, FileRecord] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
-        """The manifest file's bytes: JSON, names that are no UTF-8 escaped."""
+        """Return the bytes of the manifest file: JSON, with names that are not UTF-8 escaped."""
         return seal({"packer": FORMAT, "version": VERSION, **dataclasses.asdict(self)})
 
     @property
     def repair(self) -> str:
-        """What to do about a file that is missing or damaged, for a hint."""
+        """Return a hint for a missing or damaged file."""
         if self.counts.get("excerpt_of"):
             return "copy it again, or stage it again"
         if self.listing_sha256:
@@ -129,7 +129,7 @@ class Manifest:
         return "copy it again, or write the pack anew"
 
     def all_files(self) -> dict[str, FileRecord]:
-        """Every file of the pack but the manifest, by name: shards first, in order."""
+        """Return every file of the pack but the manifest, by name: shards first, in order."""
         found: dict[str, FileRecord] = {}
         for split in self.splits.values():
             found |= {shard.name: FileRecord(shard.size, shard.sha256) for shard in split.shards}
@@ -139,7 +139,7 @@ class Manifest:
 
 
 def seal(value: Mapping[str, Any]) -> bytes:
-    """The bytes of a manifest file: JSON whose first key is the SHA-256 of what follows it."""
+    """Return the bytes of a manifest file: JSON whose first key is the SHA-256 of the rest."""
     rest = (json.dumps(value, indent=1).removeprefix("{\n") + "\n").encode()
     return (_FIRST_LINE % hashlib.sha256(rest).hexdigest()).encode() + rest
 
@@ -148,7 +148,7 @@ def read_manifest(pack: Path) -> Manifest:
     """Read the manifest of the pack in folder `pack`.
 
     Raises:
-        SourceError: No pack there, or not a whole one.
+        SourceError: There is no pack, or an unfinished one.
         DamageError: The manifest is damaged, was edited, or is of another version.
     """
     return parse_manifest(read_manifest_bytes(pack), pack / NAME)
@@ -158,7 +158,7 @@ def read_manifest_bytes(pack: Path) -> bytes:
     """Read the manifest's file.
 
     Raises:
-        SourceError: No pack there, or not a whole one.
+        SourceError: There is no pack, or an unfinished one.
         DamageError: It is a pipe, a device or a folder.
     """
     path = pack / NAME
@@ -173,7 +173,7 @@ def read_manifest_bytes(pack: Path) -> bytes:
 
 
 def parse_manifest(data: bytes, path: Path) -> Manifest:
-    """The manifest in a manifest file's bytes.
+    """Parse the bytes of a manifest file.
 
     Args:
         data: The bytes.
@@ -236,7 +236,7 @@ def _split(value: dict[str, Any]) -> SplitRecord:
 
 
 def _known(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
-    """Without keys of later versions, which readers ignore."""
+    """Return the value without keys of later versions, which readers ignore."""
     names = {entry.name for entry in dataclasses.fields(kind)}
     return {name: entry for name, entry in value.items() if name in names}
 
@@ -244,14 +244,14 @@ def _known(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
 def _read_anew(path: Path) -> bytes:
     """Read a file that another machine may just have made, in a folder that it made.
 
-    A client of a network file system remembers for 30 seconds that a name was not there; listing
-    the folder shows it what is new.
+    A client of a network file system caches for 30 s that a name does not exist; listing the folder
+    refreshes that.
     """
     try:
         return read_regular(path, JSON_BYTES, follow=True)
     except FileNotFoundError:
         for folder in (path.parent.parent, path.parent):
-            # What cannot be listed (passing through is enough for reading) is as it was.
+            # A folder may be readable without being listable: then nothing is refreshed.
             with contextlib.suppress(OSError):
                 os.listdir(folder)  # noqa: PTH208 - the listing counts, not what it says
         return read_regular(path, JSON_BYTES, follow=True)

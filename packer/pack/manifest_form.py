@@ -1,5 +1,5 @@
-"""What values a manifest may hold, whoever wrote it. Names in it become names of files, so each
-must be a plain name of the expected form; counts must add up.
+"""Check the values of a manifest, whoever wrote it. Its names become names of files, so each must
+be a plain name of the expected form; counts must add up.
 """
 
 from __future__ import annotations

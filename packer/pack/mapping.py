@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from packer.files._mapped import Mapped
 
 #: File systems of this machine's own disks: no other machine changes their files. btrfs and
-#: overlay are not told by `st_dev`, so they are read.
+#: overlay cannot be recognised by `st_dev`, so their files are read.
 LOCAL = ("ext2", "ext3", "ext4", "xfs", "f2fs", "erofs", "squashfs")
 #: Linux's MADV_POPULATE_READ, of 5.14; Python has no name for it.
 _POPULATE_READ = 22
 
 
 class Mapping:
-    """All of a file as memory that can only be read; slices keep it mapped.
+    """A file as read-only memory; slices keep it mapped.
 
     Args:
-        descriptor: Of the open file, which is not empty; may be closed afterwards.
-        resident: Whether it lies in memory, so that the disk cannot fail.
+        descriptor: Descriptor of the open file, which is not empty; may be closed afterwards.
+        resident: Whether the file is in memory (tmpfs), so that no disk can fail.
 
     Attributes:
-        memory: All of it; lives as long as anybody sees a slice of it.
+        memory: The whole file; valid as long as a slice of it is referenced.
         resident: As given.
 
     Raises:
@@ -65,7 +65,7 @@ class Mapping:
         if not self.resident:
             start = offset - offset % mmap.PAGESIZE
             place, length = self._address + start, offset + size - start
-            # Asked first, as that takes an eightieth of the time.
+            # Checked first, as that takes an eightieth of the time.
             there = self._is_told and _is_in_memory(place, length)
             if not there and _call("madvise", ctypes.c_int)(place, length, _POPULATE_READ) != 0:
                 return None  # an older kernel, or a page that cannot be read
@@ -73,8 +73,8 @@ class Mapping:
 
 
 def is_quick(device: int) -> bool:
-    """Whether a file's size and times are at hand for files of this device (`st_dev`): others may
-    have to ask a server for them.
+    """Return whether the size and times of files of this device (`st_dev`) are known locally,
+    without a request to a server.
     """
     return file_system(device) in LOCAL or in_memory(device)
 
@@ -90,7 +90,7 @@ def map_memory(descriptor: int) -> Mapping | None:
 
 def map_local(descriptor: int) -> Mapping | None:
     """An open file on a disk of this machine; None if it is not, is empty, or cannot be mapped."""
-    # It fails where address space is short (ulimit -v); then it is read, which needs none.
+    # Mapping fails if address space is short (ulimit -v); then the file is read.
     with contextlib.suppress(OSError):
         status = os.fstat(descriptor)
         if status.st_size and file_system(status.st_dev) in LOCAL:
@@ -99,7 +99,7 @@ def map_local(descriptor: int) -> Mapping | None:
 
 
 def _is_in_memory(place: int, length: int) -> bool:
-    """Whether each page of a range of mapped addresses is there."""
+    """Return whether each page of a range of mapped addresses is in memory."""
     pages = np.empty(-(-length // mmap.PAGESIZE), np.uint8)
     answered = _call("mincore", ctypes.c_void_p)(place, length, pages.ctypes.data) == 0
     return answered and bool((pages & 1).all())

@@ -1,17 +1,16 @@
-"""An open pack: its manifest, one split's index, and proof that its shards are all there.
+"""Open a pack: read its manifest and one split's index, and check that all shards exist.
 
-Opening costs two file opens and one directory listing, whatever the number of shards. What is
-compared then:
+Opening costs two file opens and one directory listing, whatever the number of shards. It compares:
 
 - the manifest: its SHA-256 with the one in its first line;
 - the index: its size with the manifest's, the identity of its pack and its table of shards (names,
   sizes, SHA-256, fingerprints, counts) with the manifest's, so that an index of another pack, split
   or conversion is refused; the values of its columns (`packer.pack.index_form`); its own checksums,
   of the header and of these columns now and of slots and paths when they are first used. Its
-  SHA-256 is left to `packer verify`: hashing would read the whole file, paths included, in every
-  worker process;
-- the shards: that each is there with its exact size. What is in them is compared when a process
-  first reads them (`packer.pack.shards`).
+  SHA-256 is compared by `packer verify` alone: hashing would read the whole file, paths included,
+  in every worker process;
+- the shards: that each exists with its exact size. Their content is checked when a process first
+  reads them (`packer.pack.shards`).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from packer.pack.manifest import Manifest, SplitRecord, read_manifest
 from packer.pack.presence import differing_sizes
 from packer.types import Array, display_path
 
-#: Damaged shards that a message names before it only counts.
+#: Number of damaged shards that a message names; further ones are counted.
 _NAMED = 3
 
 
@@ -40,17 +39,17 @@ class Pack:
     Args:
         root: The pack's folder.
         split: Name of the split.
-        holding: What must live as long as the pack is used: the hold on a copy in memory.
+        holding: Object to keep alive as long as the pack is used: the hold on a copy in memory.
 
     Attributes:
         root: The folder, absolute.
         split: Name of the split.
-        manifest: What the pack holds.
-        record: What the split holds.
+        manifest: The pack's manifest.
+        record: The split's entry in the manifest.
         index: The split's index; `packer.pack.columns` lists its arrays.
 
     Raises:
-        SourceError: No pack there, or an unfinished one.
+        SourceError: There is no pack, or an unfinished one.
         UsageError: It has no such split.
         DamageError: A shard or the index is missing, of the wrong size, or of another pack.
     """
@@ -67,36 +66,36 @@ class Pack:
         return _reopen, (self.root, self.split, self.record.index_sha256, self._holding)
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return self.record.samples
 
     @property
     def identity(self) -> str:
-        """Hex digest of what the samples and their numbers are: equal in every process that reads
-        the same ones, different for another pack, split or selection.
+        """Return a hex digest of the samples and their numbers: equal in every process that reads
+        the same samples, different for another pack, split or selection.
         """
         return self.record.index_sha256
 
     def batch_of(self, samples: Array | int) -> Array:
-        """int64: the on-disk batch of each sample, counted through the split."""
-        # Right of equal entries: an empty batch begins where the next one does.
+        """Return int64: the on-disk batch of each sample, numbered through the split."""
+        # side='right': an empty batch begins where the next one does.
         found: Array = np.searchsorted(self.index["batch_first"], samples, "right") - 1
         return found
 
     def key(self, sample: int) -> str:
-        """A sample's original path, as text."""
+        """Return a sample's original path, as text."""
         return display_path(read_path(self.index, sample))
 
     def stored_fields(self) -> list[str]:
-        """Names of the fields that are kept as bytes."""
+        """Return the names of the fields that are kept as bytes."""
         return stored_fields(self.manifest.fields)
 
     def shard_path(self, shard: int) -> Path:
-        """Where a shard of this split is."""
+        """Return the path of a shard of this split."""
         return self.root / self.record.shards[shard].name
 
     def describe(self, sample: int, field: str) -> str:
-        """Where a sample's field is, for a message: pack, shard, batch, offset, key."""
+        """Return the place of a sample's field for a message: pack, shard, batch, offset, key."""
         batch = int(self.batch_of(sample))
         shard = self.record.shards[int(self.index["batch_shard"][batch])].name
         offset = int(self.index[f"{field}.offset"][sample])
@@ -105,7 +104,7 @@ class Pack:
         )
 
     def verify_hint(self) -> str:
-        """What to do about damage."""
+        """Return a hint for damage."""
         return f"`packer verify {self.root}` lists all damage; {self.manifest.repair}"
 
     def _open(self, root: Path, split: str) -> None:
@@ -137,8 +136,8 @@ class Pack:
 
 
 def _reopen(root: Path, split: str, index_sha256: str, holding: object) -> Pack:
-    """The same pack in another process, without listing the folder again: the process that opened
-    it first has, and what changed since shows when a shard is first read.
+    """Open the same pack in another process, without listing the folder again: the first process
+    has done so, and later changes are found when a shard is first read.
     """
     pack = Pack.__new__(Pack)
     pack._holding = holding

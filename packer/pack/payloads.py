@@ -1,7 +1,7 @@
-"""Payloads of samples, by sample number, checked.
+"""Read payloads of samples by sample number, with their checksums compared.
 
-Two ways to read: a whole batch's span with one positional read, for streams; and the wanted ranges
-only, for single samples. A payload's CRC-32 is compared when this process first hands it out.
+Streams read a whole batch's span with one positional read; single samples are read by their ranges
+alone. A payload's CRC-32 is compared when this process first returns it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from packer.types import ABSENT, Array
 T = TypeVar("T")
 
 VERIFY = ("first", "always")
-#: Wanted ranges with at most this many bytes between them are read in one go. Half of what Linux
-#: reads ahead anyway (128 KiB), and at the 500 MB/s of a good network file system an eighth of a
+#: Ranges with at most this many bytes between them are read in one call. Half of Linux's read-ahead
+#: (128 KiB), and at the 500 MB/s of a good network file system an eighth of a
 #: millisecond of transfer, where another read would cost a round trip.
 MERGE_GAP = 64 << 10
-#: The same for what is in the page cache: as much is copied in the time that a call takes.
+#: The same for data in the page cache: as many bytes are copied in the time of one call.
 MERGE_GAP_CACHED = 8 << 10
 #: Bytes that a format may add to a sample: headers, padding, the label.
 _CONTAINER_BYTES = 4 << 10
@@ -37,8 +37,8 @@ class Span:
     """The bytes of one on-disk batch.
 
     Attributes:
-        offset: Of its first byte in its shard.
-        data: All of it.
+        offset: Offset of its first byte in its shard.
+        data: All its bytes.
     """
 
     offset: int
@@ -47,13 +47,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A range to read, and which of the wanted ranges lie in it.
+    """A range to read, and the requested ranges in it.
 
     Attributes:
         shard: Number of the shard.
         start: Offset of its first byte.
         stop: Offset behind its last byte.
-        members: Places of the wanted ranges in the request.
+        members: Positions of the ranges in the request.
     """
 
     shard: int
@@ -67,11 +67,11 @@ class Payloads:
 
     Args:
         pack: The open pack.
-        verify: "first": compare a payload's checksum when this process first hands it out;
+        verify: "first": compare a payload's checksum when this process first returns it;
             "always": every time.
 
     Raises:
-        UsageError: Another `verify`.
+        UsageError: Unknown `verify`.
     """
 
     def __init__(self, pack: Pack, verify: str = "first") -> None:
@@ -88,9 +88,9 @@ class Payloads:
     def read(
         self, samples: Sequence[int] | Array, field: str, announced: bool = False
     ) -> list[memoryview | None]:
-        """One field of some samples, in their order; None where a sample lacks it.
+        """Return one field of some samples, in their order; None if a sample lacks it.
 
-        Reads what is wanted and the small gaps between.
+        Reads their ranges and the small gaps between them.
 
         Args:
             samples: Their numbers.
@@ -99,7 +99,7 @@ class Payloads:
                 on their way.
 
         Raises:
-            DamageError: Not what the index says.
+            DamageError: A payload does not match the index.
             PackerError: The file system failed.
         """
         wanted = np.asarray(samples, np.int64)
@@ -121,8 +121,8 @@ class Payloads:
         return found
 
     def steady(self, make: Callable[[], T]) -> T:
-        """What `make` returns, which uses payloads and the index: made again if a file that they
-        come from has got another time meanwhile, as checksums are to be compared anew then.
+        """Return the result of `make`, which uses payloads and the index. `make` is called again if
+        the times of their files have changed meanwhile, as checksums must be compared anew then.
 
         Raises:
             DamageError: Such a file has changed, whatever else that led to.
@@ -144,8 +144,8 @@ class Payloads:
         return Span(offset, self.files.read(shard, offset, size, announced=True))
 
     def dense(self) -> Array:
-        """bool, one an on-disk batch: whether its span holds little but samples of this pack. Those
-        of a selection also hold what was not selected.
+        """Return bool, one per on-disk batch: whether its span holds little but samples of this
+        pack. Spans of a selection also hold samples that were not selected.
         """
         index = self.pack.index
         counts, wanted = index["batch_count"], np.zeros(len(index["batch_count"]))
@@ -158,16 +158,16 @@ class Payloads:
         return dense
 
     def advise(self, batches: Array) -> None:
-        """Tell the kernel that these on-disk batches will be read soon."""
+        """Advise the kernel that these on-disk batches will be read soon."""
         for batch in batches.tolist():
             self.files.advise(*self._place(batch))
 
     def cut(self, spans: Sequence[Span], samples: Array, field: str) -> list[memoryview | None]:
-        """One field of some samples out of the spans that hold them, checked; None where a sample
-        lacks it.
+        """Return one field of some samples from the spans that hold them, with checksums compared;
+        None if a sample lacks it.
 
         Args:
-            spans: One a sample.
+            spans: One span per sample.
             samples: int64, their numbers.
             field: Name of the field.
 
@@ -206,15 +206,15 @@ class Payloads:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._changes = 0
-        # One byte a sample and field. Fresh zero pages cost no memory until they are written.
+        # One byte per sample and field. Fresh zero pages cost no memory until they are written.
         self._checked = {
             name: np.zeros(len(self.pack), np.bool_) for name in self.pack.stored_fields()
         }
 
     def _checked_of(self, field: str) -> Array:
-        """bool, one a sample: whether this process has compared its checksum."""
+        """Return bool, one per sample: whether this process has compared its checksum."""
         if self._pid != os.getpid() or self._changes != self.files.changes:
-            self._start()  # what a parent, or another file, was checked for does not count
+            self._start()  # checks of a parent process, or of another file, do not count
             self._changes = self.files.changes
         return self._checked[field]
 
@@ -228,13 +228,13 @@ class Payloads:
 
 
 def merge_runs(shards: Array, offsets: Array, sizes: Array, gap: int = MERGE_GAP) -> Iterator[Run]:
-    """The reads that fetch some ranges: near ones together, never across shards.
+    """Return the reads that fetch some ranges: near ones together, never across shards.
 
     Args:
         shards: Shard of each wanted range.
         offsets: Its first byte; ABSENT ranges are left out.
         sizes: Its bytes.
-        gap: Most bytes between two ranges that are read together.
+        gap: Largest gap in bytes between two ranges that are read together.
     """
     order = np.lexsort((offsets, shards))
     members: list[int] = []

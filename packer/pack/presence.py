@@ -1,4 +1,4 @@
-"""Which files of a pack are there with their sizes, by one listing of its folder."""
+"""Check that files of a pack exist with their sizes, by one listing of its folder."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 def differing_sizes(folder: Path, expected: Mapping[str, int]) -> dict[str, str]:
-    """How files differ from what they should be, by name; empty if all are there.
+    """Return the differences of files from their expected sizes, by name; empty if there are none.
 
     Args:
         folder: The pack.
-        expected: Bytes of each file, by name.
+        expected: Size of each file in bytes, by name.
 
     Raises:
         OSError: The folder cannot be listed.
@@ -20,7 +20,7 @@ def differing_sizes(folder: Path, expected: Mapping[str, int]) -> dict[str, str]
     found = {}
     with os.scandir(folder) as entries:
         for entry in entries:
-            # A dangling link is as good as missing; asked first, as its stat would fail.
+            # A dangling link counts as missing; checked first, as its stat would fail.
             if entry.name in expected and entry.is_file():
                 found[entry.name] = entry.stat().st_size
     return {

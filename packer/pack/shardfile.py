@@ -10,23 +10,23 @@ from pathlib import Path
 from packer.files.regular import open_descriptor
 from packer.pack.mapping import Mapping, is_quick
 
-#: Of one piece of advice, at least. Of each call Linux takes no more than what it reads ahead by
-#: itself (128 KiB), or the device's largest transfer, if that is more: the rest would be dropped.
+#: Smallest size of one advice in bytes. Linux uses no more of each call than its own read-ahead
+#: (128 KiB), or the device's largest transfer, if that is more, and ignores the rest.
 ADVICE_BYTES = 128 << 10
-#: Seconds between two looks at a file's size and times where each may ask a server.
+#: Seconds between two checks of a file's size and times if each may need a request to a server.
 LOOK_SECONDS = 1.0
 
 
 class OpenShard:
-    """An open file that closes when its last user lets go of it, so that dropping it never pulls it
-    from under a thread that is reading.
+    """An open file that closes with its last reference, so that it is never closed while a thread
+    is reading.
 
     Args:
         path: The file, or a link to it.
 
     Attributes:
         number: The file descriptor.
-        mapping: The file as memory, where that is safe.
+        mapping: The file as memory, if that is safe.
 
     Raises:
         OSError: It cannot be opened, or is not a regular file.
@@ -36,8 +36,8 @@ class OpenShard:
         self.mapping: Mapping | None = None
         self.number = -1
         self.number = open_descriptor(path, follow=True)
-        # NFS tells the size of its READ calls: a piece of advice is one call then. Asked once, as
-        # NFS asks the server each time when the file was read from in between.
+        # NFS reports the size of its READ calls: one advice is one call then. Read once, as NFS
+        # sends a request each time if the file was read in between.
         status = os.fstat(self.number)
         self._advice = max(ADVICE_BYTES, status.st_blksize)
         self._pause = 0.0 if is_quick(status.st_dev) else LOOK_SECONDS
@@ -45,12 +45,12 @@ class OpenShard:
 
     def __del__(self) -> None:
         if self.number >= 0:
-            # Read-only: a failing close loses nothing, and there is no one to tell.
+            # Read-only: a failing close loses nothing, and no caller can handle it.
             with contextlib.suppress(OSError):
                 os.close(self.number)
 
     def is_due(self) -> bool:
-        """Whether to compare size and times now; and if so, when again."""
+        """Return whether to compare size and times now; if so, set the next time."""
         now = time.monotonic() if self._pause else 0.0
         if now < self._next_look:
             return False
@@ -72,7 +72,7 @@ class OpenShard:
         return done
 
     def advise(self, offset: int, size: int) -> None:
-        """Tell the kernel that a range will be read soon, unless it is there.
+        """Advise the kernel that a range will be read soon, unless it is cached.
 
         Raises:
             OSError: The kernel does not take advice for this file.
@@ -84,9 +84,9 @@ class OpenShard:
             os.posix_fadvise(self.number, start, length, os.POSIX_FADV_WILLNEED)
 
     def is_cached(self, offset: int, size: int) -> bool:
-        """Whether a range is in the page cache, going by three of its bytes: what is read in one go
-        is dropped in one go. Asking for it costs as much as 150 calls for the pictures of a batch
-        of 25 MB otherwise. If that is wrong, reading takes longer.
+        """Return whether a range is probably in the page cache, from three of its bytes: pages that
+        are read together are evicted together. Otherwise the advice for a batch of 25 MB would take
+        150 calls. If the answer is wrong, reading only takes longer.
         """
         byte = bytearray(1)
         try:
@@ -95,11 +95,11 @@ class OpenShard:
                 for place in (offset, offset + size // 2, offset + size - 1)
             )
         except (OSError, AttributeError):
-            return False  # it would have to wait; or nobody knows (NFS, FUSE; not Linux)
+            return False  # not cached, or unknown (NFS, FUSE, not Linux)
 
     def expect_no_order(self) -> None:
-        """Tell the kernel not to read on behind what is asked for."""
+        """Advise the kernel not to read ahead."""
         if hasattr(os, "posix_fadvise"):
-            # A hint only: files that know nothing of it are read as others are.
+            # A hint only: files without support for it are read all the same.
             with contextlib.suppress(OSError):
                 os.posix_fadvise(self.number, 0, 0, os.POSIX_FADV_RANDOM)

@@ -1,4 +1,4 @@
-"""Positional reads from a split's shards: exact, from any process or thread, of the right file.
+"""Read byte ranges of a split's shards, from any process or thread, with checks of the file.
 
 A shard is compared with its fingerprint when a process first reads it, and again whenever its size
 or times have changed since, or it was opened anew and is no longer the same file. No lock is taken
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Shards that a process keeps open. Many times what is read side by side (a window of 16 batches
-#: lies in at most 16 shards), and far below the usual limit of 1,024 files a process.
+#: Shards that a process keeps open. Many times the number read side by side (a window of 16 batches
+#: is in at most 16 shards), and far below the usual limit of 1,024 files a process.
 OPEN_SHARDS = 64
 #: Errors of network file systems that opening the file again can cure.
 _PASSING = (errno.ESTALE, errno.EIO)
@@ -43,7 +43,7 @@ _PASSING = (errno.ESTALE, errno.EIO)
 
 @dataclass(frozen=True)
 class _Mapped:
-    """A shard that is used as memory.
+    """A shard that is mapped into memory.
 
     Attributes:
         shard: Its number.
@@ -62,11 +62,11 @@ class ShardFiles:
 
     Args:
         pack: The open pack.
-        limit: Most shards kept open at a time.
+        limit: Largest number of shards kept open.
 
     Attributes:
         changes: How many times a shard turned out to be another file, or the same one with another
-            time, with the right fingerprint; what was checked before then holds no more.
+            time, with the right fingerprint; earlier checks of payloads are then invalid.
     """
 
     _next_look: float  # when the index is compared again, by the monotonic clock
@@ -80,12 +80,12 @@ class ShardFiles:
         return ShardFiles, (self._pack, self._limit)
 
     def read(self, shard: int, offset: int, size: int, announced: bool = False) -> memoryview:
-        """`size` bytes of a shard from `offset` on; not to be written to.
+        """Return `size` bytes of a shard from `offset` on; callers must not write to them.
 
         Args:
             shard: Number of the shard.
-            offset: Of the first byte.
-            size: In bytes. Of a shard that lies in memory (/dev/shm) they are not copied.
+            offset: Offset of the first byte.
+            size: Size in bytes. Of a shard that lies in memory (/dev/shm) they are not copied.
             announced: They were given to `advise` before. Of a shard on a disk of this machine they
                 are not copied then: the page cache has them, or soon will.
 
@@ -113,7 +113,7 @@ class ShardFiles:
 
         def read(opened: OpenShard) -> int:
             got = opened.read_into(offset, buffer)
-            # Afterwards: then this is true of what was read.
+            # Checked afterwards, so that it holds for the bytes that were read.
             if got == len(buffer) and opened.is_due():
                 self._check(shard, opened.number)
             return got
@@ -137,7 +137,7 @@ class ShardFiles:
             self._start()
         arm()
         index = self._pack.index
-        # Of the monotonic clock, which nobody asks where the next look is always due.
+        # By the monotonic clock, which is not read if the next check is always due.
         if not self._next_look or index.has_faults() or time.monotonic() >= self._next_look:
             index.confirm()
             self._next_look = time.monotonic() + LOOK_SECONDS if self._slow_index else 0.0
@@ -148,19 +148,19 @@ class ShardFiles:
         return self.changes
 
     def advise(self, shard: int, offset: int, size: int) -> None:
-        """Tell the kernel that a range will be read soon, where it can be told.
+        """Advise the kernel that a range will be read soon, if the file supports it.
 
         On a network file system many ranges then are under way at once.
         """
         if not hasattr(os, "posix_fadvise"):
             return
-        # A hint only: whatever is wrong shows, with its reason, in the read that follows.
+        # A hint only: the read that follows reports any error.
         with contextlib.suppress(OSError):
             self._descriptor(shard).advise(offset, size)
 
     def expect_no_order(self) -> None:
-        """Tell the kernel not to read on behind what is asked for: what comes next in these files
-        is not wanted, or is announced with `advise`.
+        """Advise the kernel not to read ahead: the next bytes of these files are not needed, or are
+        announced with `advise`.
         """
         if self._pid != os.getpid():
             self._start()
@@ -180,7 +180,7 @@ class ShardFiles:
         self._lock: threading.Lock = threading.Lock()
         self._open: OrderedDict[int, OpenShard] = OrderedDict()
         self._identity: dict[int, tuple[int, ...]] = {}
-        #: What is used as memory, also by those who still hold a slice of a shard closed since.
+        #: Mapped shards, including closed ones of which a slice is still referenced.
         self._mapped: tuple[_Mapped, ...] = ()
         self._next_look = 0.0
         self._slow_index = not is_quick(self._pack.index.device)
@@ -188,7 +188,8 @@ class ShardFiles:
 
     def _descriptor(self, shard: int) -> OpenShard:
         if self._pid != os.getpid():
-            # A forked child: the parent's lock may be held for ever, and its checks are not ours.
+            # A forked child: the parent's lock may be held forever, and its checks do not count
+            # here.
             self._start()
         with self._lock:
             found = self._open.get(shard)
@@ -215,7 +216,7 @@ class ShardFiles:
                 self._mapped = (*alive, _Mapped(shard, weakref.ref(memory)))
 
     def _look_at(self, shard: int, memory: Mapped) -> None:
-        """Compare a file that has another size or other times, or is not whole."""
+        """Check a file whose size or times have changed, or that is not whole."""
         if memory.faults:
             self._forget(shard)
             raise self._fault(shard, memory)
@@ -224,7 +225,7 @@ class ShardFiles:
         memory.accept(stamp)
 
     def _using(self, shard: int, offset: int, use: Callable[[OpenShard], T]) -> T:
-        """What `use` returns of an open shard; with the shard opened anew where that may help."""
+        """Return the result of `use` on an open shard; open the shard anew if that may help."""
         path = self._pack.shard_path(shard)
         try:
             try:

@@ -1,8 +1,7 @@
-"""Drawn pictures kept in one file, so that they are drawn once: a zip archive, whose checksums tell
-a damaged one.
+"""Keep drawn pictures in one zip archive, so that they are drawn once; its checksums show damage.
 
-The file's name holds a digest of what decides the pictures' bytes, so another version of packer or
-of the imaging libraries draws its own.
+The file's name holds a digest of all that determines the pictures' bytes, so another version of
+packer or of the imaging libraries draws its own pictures.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def file_in(folder: Path, *code: str | None) -> Path:
-    """Where the pictures are kept in a folder.
+    """Return the path of the archive in a folder.
 
     Args:
-        folder: Of the user's caches.
-        code: Source files that decide the pictures, beside those that this module knows.
+        folder: Folder of the user's caches.
+        code: Further source files that determine the pictures.
     """
     digest = hashlib.sha256(json.dumps(libraries.versions(), sort_keys=True).encode())
     for source in (*code, scenes.__file__, special.__file__):
@@ -54,7 +53,7 @@ def keep(file: Path, pictures: Mapping[bytes, bytes]) -> None:
 
 @cache
 def kept(file: Path) -> Mapping[bytes, bytes]:
-    """The pictures of a file, by path; none if there is no such file or it is damaged."""
+    """Return the pictures of an archive by path; none if it does not exist or is damaged."""
     try:
         with zipfile.ZipFile(file) as archive:
             return {name.encode(): archive.read(name) for name in archive.namelist()}
@@ -63,5 +62,5 @@ def kept(file: Path) -> Mapping[bytes, bytes]:
 
 
 def holds(file: Path, paths: Collection[bytes]) -> bool:
-    """Whether a file has all of these pictures, undamaged."""
+    """Return whether an archive has all of these pictures, undamaged."""
     return kept(file).keys() >= set(paths)

@@ -1,4 +1,4 @@
-"""Draws the pictures of the built-in sample: a thing in a landscape, with the texture of a photo.
+"""Draw the pictures of the built-in sample: a thing in a landscape, with the texture of a photo.
 
 The same call gives the same pixels on every machine: random numbers are raw ones of Philox, and
 the arithmetic is element by element (no matrix products, no sines), which IEEE 754 fixes.
@@ -18,7 +18,7 @@ from packer.types import Pixels
 
 _Plane = NDArray[np.float32]
 _Limit: TypeAlias = "int | tuple[int, int, int]"
-#: Limits of the ground's colour: grass, earth, sand, snow, moss.
+#: Limits of the colours of the ground: grass, earth, sand, snow, moss.
 _SOILS: tuple[tuple[_Limit, _Limit], ...] = (
     ((30, 80, 20), (90, 150, 60)),
     ((70, 50, 30), (130, 100, 70)),

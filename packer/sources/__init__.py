@@ -1,4 +1,4 @@
-"""What a conversion reads: one file a kind of source.
+"""Scan and read sources of a conversion: one file for each kind of source.
 
 Each module has the names of `SourceKind`, below; other distributions add theirs by entry points of
 the group `packer.sources` (docs/extending.md). A source scans once (`scan`) and then returns whole
@@ -34,13 +34,13 @@ __all__ = [
     "split_name",
 ]
 
-#: Extensions of candidates, lower case. The content decides how a candidate is decoded; a file
-#: of another extension is ignored and counted.
+#: Extensions of candidates, lower case. A candidate is decoded by its content; a file with another
+#: extension is ignored and counted.
 EXTENSIONS = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".dib", ".gif", ".tif", ".tiff"}
     | {".ppm", ".pgm", ".pbm", ".pnm", ".pam", ".pfm", ".avif", ".heic", ".heif", ".jp2", ".jxl"}
 )
-#: Names of folders, lower case, that are splits where all top folders with pictures have one.
+#: Names of folders, lower case, that are splits if all top folders with pictures have such names.
 SPLIT_FOLDERS = {
     b"train": "train",
     b"training": "train",
@@ -50,8 +50,8 @@ SPLIT_FOLDERS = {
     b"test": "test",
     b"testing": "test",
 }
-#: A larger file is refused unread: one 179-megapixel picture (Pillow's own limit), uncompressed
-#: with 16 bits in three channels, is as large; a sparse file could be any size.
+#: Largest file in bytes that is read: a 179-megapixel picture (Pillow's own limit), uncompressed
+#: with 16 bits in three channels, is as large; a sparse file could have any size.
 MAX_FILE_BYTES = 1 << 30
 
 
@@ -68,16 +68,16 @@ class Source(Protocol):
 
         Args:
             litter: Paths that a recipe names as known litter; counted as ignored.
-            hear: Called now and then with the number of candidates found so far, where finding
-                them takes long.
-            output: Folder that is not of the source though it may lie in it: the pack's.
+            hear: Called at intervals with the number of candidates found so far, if the scan takes
+                long.
+            output: Folder of the pack, which is not part of the source even if it is inside it.
 
         Raises:
-            SourceError: The source is missing, unreadable or not what it should be.
+            SourceError: The source is missing, unreadable or invalid.
         """
 
     def read(self, path: bytes) -> bytes:
-        """One file, whole.
+        """Return the content of one file.
 
         Raises:
             ImageError: reason "unreadable": no permission, shorter than it says.
@@ -86,17 +86,17 @@ class Source(Protocol):
 
 
 def split_name(folder: bytes) -> str | None:
-    """train, val or test where a folder of this name stands for that split, else None."""
+    """Return train, val or test if a folder of this name is that split, else None."""
     return SPLIT_FOLDERS.get(folder.lower())
 
 
-#: What is wrong with one file, and will be the next time; other errors of the system are trouble
-#: with the storage, and going on would lose samples that are whole.
+#: Permanent errors of a single file; other system errors mean trouble with the storage, and
+#: skipping the file would lose samples that are whole.
 _OF_THE_FILE = {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 def read_error(name: str, error: OSError) -> ImageError | ReadError:
-    """The error for an OSError met while reading the file of that name."""
+    """Return the error for an OSError that was raised while reading the file of that name."""
     reason = error.strerror or str(error)
     if error.errno in _OF_THE_FILE:
         return ImageError("unreadable", reason)
@@ -104,7 +104,7 @@ def read_error(name: str, error: OSError) -> ImageError | ReadError:
 
 
 def changed(name: str, what: str) -> ReadError:
-    """The error for a file that is not what the scan found."""
+    """Return the error for a file that has changed since the scan."""
     return ReadError(f"{name}: {what}", "mend that and run the same command again to go on")
 
 

@@ -1,7 +1,7 @@
-"""What counts as a candidate: one rule for every kind of source.
+"""Decide which files are candidates, by one rule for every kind of source.
 
-A file with a known image extension, in any case, is a candidate, also one that is not there: a
-link with such a name that leads nowhere, or a name that only DVC's pointer file tells. Everything
+A file with a known image extension, in any case, is a candidate, even if it does not exist: a link
+with such a name that leads nowhere, or a name that only DVC's pointer file has. Everything
 else is ignored and counted by reason:
 
     hidden       name starts with a dot (.DS_Store, ._0001.jpg, .git), or is a folder that systems
@@ -33,37 +33,37 @@ _SYSTEM_FOLDERS = frozenset(
     (b"__MACOSX", b"@eaDir", b"lost+found", b"$RECYCLE.BIN", b"System Volume Information")
 )
 _EXAMPLES = 5
-#: Files between two reports: a second of a slow network file system.
+#: Files between two reports: about a second on a slow network file system.
 HEARD_EVERY = 1000
-#: Limits of the columns of a listing. A file's time in ns lies beyond them before 1678 and after
-#: 2262; as it only tells whether the file changed, the nearest time that fits does as well.
+#: Limits of the columns of a listing. A file's time in ns is outside them before 1678 and after
+#: 2262; as it only shows whether the file changed, the nearest valid time is enough.
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 #: A folder that so many links to folders lead to, one in the other, is rare; there may be so many.
 _NESTED_LINKS = 3
 _MOST_NESTED = 10_000
-#: Bytes of a path that an error shows.
+#: Number of bytes of a path that an error shows.
 _SHOWN_BYTES = 60
 
 
 def is_hidden(name: bytes, *, folder: bool) -> bool:
-    """Whether a file or folder of this name (without its folder) is passed over as hidden."""
+    """Return whether a file or folder of this name (without its folder) is ignored as hidden."""
     return name.startswith(b".") or (folder and name in _SYSTEM_FOLDERS)
 
 
 def is_picture(path: bytes) -> bool:
-    """Whether a path has an image extension."""
+    """Return whether a path has an image extension."""
     # Only the base name's extension counts: "v1.2/README" has none.
     dot = path.rfind(b".")
     return dot >= 0 and path[dot:].lower() in _EXTENSIONS
 
 
 def clamp(number: int) -> int:
-    """The nearest number that fits into int64: of a file's time in ns, or its size."""
+    """Return the nearest int64 of a file's time in ns, or its size."""
     return min(max(number, _LEAST), _MOST)
 
 
 def why_missing(target: bytes) -> str:
-    """What to say of a link with an image extension that leads to no file."""
+    """Return the message for a link with an image extension that leads to no file."""
     shown = display_path(target)
     if b".git/annex/objects/" in target:
         return f"git-annex has not fetched it: git annex get (a link to {shown})"
@@ -77,7 +77,7 @@ class FolderLinks:
     others, there are 10^18 ways through them, though none is a circle.
 
     Args:
-        top: Where the source is, for the error.
+        top: Path of the source, for the error.
     """
 
     def __init__(self, top: bytes) -> None:
@@ -89,7 +89,7 @@ class FolderLinks:
 
         Args:
             path: Its path.
-            links: How many links to folders lie on that path.
+            links: Number of links to folders on that path.
 
         Raises:
             SourceError: There are too many behind three links and more.
@@ -105,7 +105,7 @@ class FolderLinks:
 
 
 class Mark(NamedTuple):
-    """A moment of a scan: how many there were of each."""
+    """A point in a scan: the counts so far."""
 
     paths: int
     folders: int
@@ -142,11 +142,11 @@ class Candidates:
 
     @property
     def number_files(self) -> list[bytes]:
-        """Paths of `.cls` files, sorted."""
+        """Return the paths of `.cls` files, sorted."""
         return sorted(self._sidecars.numbers)
 
     def wants(self, path: bytes) -> bool:
-        """Whether the file at `path` is a candidate; counts it as ignored if not."""
+        """Return whether the file at `path` is a candidate; count it as ignored if not."""
         if path in self._litter:
             self.ignore("litter", path)
             return False
@@ -172,18 +172,20 @@ class Candidates:
         self._report()
 
     def _report(self) -> None:
-        """Call `hear` where it is time for it. Files that are ignored take time, too."""
+        """Call `hear` if it is due. Ignored files count too, as they take time."""
         self._seen += 1
         if self._seen % HEARD_EVERY == 0 and self._hear is not None:
             self._hear(len(self._paths))
 
     def add_missing(self, path: bytes, why: str) -> None:
-        """Add a candidate whose file is not there: it will be skipped, which counts."""
+        """Add a candidate whose file is missing: it will be skipped and counted."""
         self._missing[path] = why
         self.add(path, 0, 0)
 
     def add_broken_link(self, path: bytes, target: bytes) -> bool:
-        """Add a link that leads to no file, or count it as ignored; whether it is a candidate."""
+        """Add a link that leads to no file, or count it as ignored; return whether it is a
+        candidate.
+        """
         if not is_picture(path):
             self.ignore("broken-link", path)
         elif self.wants(path):
@@ -199,7 +201,7 @@ class Candidates:
             self._folders.append(path)
 
     def mark(self) -> Mark:
-        """What has been found so far, for `forget_since`."""
+        """Return the counts so far, for `forget_since`."""
         return Mark(
             len(self._paths),
             len(self._folders),
@@ -209,7 +211,7 @@ class Candidates:
         )
 
     def forget_since(self, mark: Mark) -> None:
-        """Forget what was found since then."""
+        """Forget all entries found since then."""
         for path in self._paths[mark.paths :]:
             self._missing.pop(path, None)
         for column in (self._paths, self._sizes, self._stamps, self._inodes):
@@ -223,7 +225,7 @@ class Candidates:
 
         Args:
             prefix: Its path with "/" at the end; b"" is the source itself.
-            top: Where the source is, for the error.
+            top: Path of the source, for the error.
 
         Raises:
             SourceError: It is the source itself.
@@ -248,9 +250,9 @@ class Candidates:
             examples[:] = sorted(examples)[:_EXAMPLES]
 
     def listing(self) -> tuple[Listing, Array]:
-        """The sorted listing, and which call of `add` each of its candidates came with.
+        """Return the sorted listing, and the number of the `add` call of each candidate.
 
-        Where a folder lies around folders that are named as splits, its inside is the listing.
+        If one folder holds all folders that are named as splits, the listing is relative to it.
 
         Returns:
             The listing; int64: `paths[i]` came with `add` number `order[i]` (from 0).
@@ -297,16 +299,16 @@ class Candidates:
 
 
 def wrapping_folder(paths: Sequence[bytes]) -> bytes:
-    """The folder that lies around train/ and other splits, as `data` does in data/train/cat/1.jpg,
-    if nothing else holds pictures; else b"".
+    """Return the folder that holds train/ and other splits, as `data` does in data/train/cat/1.jpg,
+    if no other folder holds pictures; else b"".
 
     Args:
-        paths: Of all candidates, sorted.
+        paths: Paths of all candidates, sorted.
     """
     top = b""
     while paths:
         name, slash, _ = paths[0][len(top) :].partition(b"/")
-        # They are sorted: what the first and the last begin with, all begin with.
+        # They are sorted: a common prefix of the first and the last is common to all.
         around = top + name + b"/"
         if not slash or split_name(name) is not None or not paths[-1].startswith(around):
             return b""
@@ -317,7 +319,7 @@ def wrapping_folder(paths: Sequence[bytes]) -> bytes:
 
 
 def _holds_splits(paths: Sequence[bytes], around: bytes) -> bool:
-    """Whether all pictures in a folder lie in folders named as splits, train among them."""
+    """Return whether all pictures in a folder are in folders named as splits, one of them train."""
     found: set[str] = set()
     at = 0
     while at < len(paths):
@@ -333,6 +335,8 @@ def _holds_splits(paths: Sequence[bytes], around: bytes) -> bool:
 
 
 def _inside(folders: Sequence[bytes], around: bytes) -> list[bytes]:
-    """Folders of at most two parts, relative to the folder `around`, which ends in "/"."""
+    """Return the folders of at most two parts, relative to the folder `around`, which ends in
+    "/".
+    """
     relative = (folder[len(around) :] for folder in folders if folder.startswith(around))
     return sorted(folder for folder in relative if folder.count(b"/") <= 1)

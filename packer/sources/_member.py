@@ -1,4 +1,4 @@
-"""One member of an archive, as the readers of tar and zip headers hand it on."""
+"""Describe a member of an archive, for the readers of tar and zip headers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from packer.errors import ImageError
 
-#: How many numbers there are in `Member.numbers`.
+#: Number of values in `Member.numbers`.
 NUMBERS = 6
 
 
@@ -15,15 +15,15 @@ class Member(NamedTuple):
     """A member, in archive order.
 
     Attributes:
-        name: As the archive has it, raw bytes.
+        name: Name in the archive, as raw bytes.
         kind: hardlink: to an earlier member, `target` being its name; special: FIFO or device.
         start: Offset in the archive file: of the data (tar), of the local header (zip).
-        stored: Bytes of the data as they lie in the archive.
-        size: Bytes of the data once they are inflated.
+        stored: Size of the data in the archive in bytes.
+        size: Size of the decompressed data in bytes.
         stamp: Modification time in ns.
         method: 0 stored, 8 deflated.
-        crc32: Of the inflated data (zip; 0 in tar, which has none).
-        target: Of links.
+        crc32: CRC-32 of the decompressed data (zip; 0 in tar, which has none).
+        target: Target of a link.
     """
 
     name: bytes
@@ -38,12 +38,12 @@ class Member(NamedTuple):
 
     @property
     def numbers(self) -> tuple[int, int, int, int, int, int]:
-        """start, stored, size, stamp, method, crc32."""
+        """Return start, stored, size, stamp, method and crc32."""
         return self[2:8]
 
 
 def pread(fd: int, size: int, offset: int) -> bytes:
-    """Exactly `size` bytes, unless the file ends before.
+    """Return `size` bytes, or fewer if the file ends before.
 
     Positional reads share no file position: threads and forked processes may use one `fd`.
     """
@@ -57,7 +57,7 @@ def pread(fd: int, size: int, offset: int) -> bytes:
 
 
 def read_whole(fd: int, size: int, offset: int) -> bytes:
-    """Exactly `size` bytes.
+    """Return exactly `size` bytes.
 
     Raises:
         ImageError: The file ends before.

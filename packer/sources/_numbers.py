@@ -1,4 +1,6 @@
-"""Class numbers from `.cls` files, as WebDataset keeps them: K.jpg and K.cls are one sample."""
+"""Read class numbers from `.cls` files, as WebDataset writes them: K.jpg and K.cls are one
+sample.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,19 @@ import numpy as np
 from packer.sources._sidecars import CLS, stem
 from packer.types import NO_LABEL, Array, ClassNumbers, Listing
 
-#: A longer file holds no number.
+#: Longest `.cls` file in bytes that can hold a number.
 LONGEST = 64
 
 
 def read_numbers(
     listing: Listing, files: Collection[bytes], read: Callable[[Sequence[bytes]], Iterable[bytes]]
 ) -> ClassNumbers | None:
-    """Read the `.cls` files of a source; None where there are none.
+    """Read the `.cls` files of a source; None if there are none.
 
     Args:
-        listing: What the scan found.
-        files: Paths of the `.cls` files inside of the source.
-        read: Reads at least the first `LONGEST` + 1 bytes of each; b"" where it cannot.
+        listing: Listing of the scan.
+        files: Paths of the `.cls` files in the source.
+        read: Reads at least the first `LONGEST` + 1 bytes of each; b"" for unreadable ones.
     """
     inside = listing.top + b"/" if listing.top else b""
     files = sorted((path for path in files if path.startswith(inside)), key=_name)
@@ -63,7 +65,7 @@ def _place(names: Sequence[bytes], picture: bytes) -> int:
 
 
 def _number(content: bytes) -> int:
-    """The number that a file holds, NO_LABEL where it holds none from 0 on."""
+    """Return the number in a file; NO_LABEL if it holds no number of at least 0."""
     text = content.strip()
     # Eighteen digits fit into int64.
     return int(text) if text.isdigit() and len(text) <= 18 else NO_LABEL

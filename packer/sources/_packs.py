@@ -1,4 +1,4 @@
-"""Packs that lie inside a source: what packer made is no part of what it reads.
+"""Recognise packs inside a source, which are not read as part of it.
 
 `packer convert .` puts its pack there, and `--force` leaves OUT.old-…
 """
@@ -13,21 +13,21 @@ from typing import NamedTuple
 
 from packer.pack import manifest
 
-#: Folder of an unfinished pack; and what a finished one holds.
+#: Folder of an unfinished pack, and file of a finished one.
 WORK_FOLDER = b".packer"
 MANIFEST = manifest.NAME.encode()
 NAMES = frozenset((WORK_FOLDER, MANIFEST))
-#: Bytes of a manifest that are looked at: its first line says who wrote it.
+#: Number of bytes of a manifest that are read: its first lines show that packer wrote it.
 HEAD_BYTES = 4096
 _WRITTEN_BY_PACKER = re.compile(rb'"packer"\s*:\s*"%s"' % manifest.FORMAT.encode())
 
 
 def is_pack(names: Container[bytes], read_head: Callable[[], bytes]) -> bool:
-    """Whether a folder is a pack, finished or not.
+    """Return whether a folder is a pack, finished or not.
 
     Args:
         names: The names in it, or those of `NAMES` among them.
-        read_head: Reads the first bytes of the file `MANIFEST` in it, b"" where it cannot be read.
+        read_head: Reads the first bytes of its file `MANIFEST`; b"" if it cannot be read.
     """
     if WORK_FOLDER in names:
         return True
@@ -35,7 +35,7 @@ def is_pack(names: Container[bytes], read_head: Callable[[], bytes]) -> bool:
 
 
 def is_pack_folder(folder: bytes, entries: Sequence[os.DirEntry[bytes]]) -> bool:
-    """Whether the folder of that path is a pack, given the entries named as parts of one."""
+    """Return whether the folder of that path is a pack, given its entries named as parts of one."""
     names = {entry.name for entry in entries if entry.name != WORK_FOLDER or entry.is_dir()}
     return is_pack(names, lambda: read_manifest_head(folder))
 

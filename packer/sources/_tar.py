@@ -1,7 +1,7 @@
-"""The headers of a tar file, read by position; no data is read, nothing is unpacked.
+"""Read the headers of a tar file by position; no data is read, nothing is unpacked.
 
 Formats: v7, USTAR and pax (POSIX.1-2017, utility pax), GNU (long names, base-256 numbers).
-`tarfile` is not used as it keeps about 1 KB a member and takes a cut archive for a short one.
+`tarfile` is not used, as it keeps about 1 KB per member and accepts a truncated archive.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from packer.types import display_path
 _BLOCK = 512
 _ZEROS = bytes(_BLOCK)
 #: Archives are padded with zeros to a multiple of the blocking factor, 10 KiB by default and
-#: 1 MiB at the most that is in use.
+#: 1 MiB at the most in practice.
 _PADDING = 1 << 20
-#: Type flags: of plain files, of devices and FIFOs, of headers that speak of the next member.
+#: Type flags: of plain files, of devices and FIFOs, of headers that describe the next member.
 _FILES = (b"0", b"\0", b"7")
 _SPECIALS = (b"3", b"4", b"6")
 _META = (b"x", b"g", b"X", b"L", b"K")
 #: Most bytes of such a header. Names take a few hundred; what else tar keeps of a file, extended
 #: attributes in base64, takes a MiB at the very most.
 _META_BYTES = 4 << 20
-#: Digits of a number in a pax record: of more, none is a size or a time in seconds.
+#: Most digits of a number in a pax record: no size or time in seconds has more.
 _MOST_DIGITS = 30
 
 
 def members(fd: int, location: Path) -> Iterator[Member]:
-    """All members in archive order.
+    """Return all members in archive order.
 
     Raises:
         DamageError: The file is cut short or holds no tar header where one should be.
@@ -79,12 +79,12 @@ def members(fd: int, location: Path) -> Iterator[Member]:
         _refuse_partial(b"S" if extended.own and extended.sparse else kind, member, location)
         if extended.own:
             extended = extended.after_member()
-        if kind != b"V":  # a volume's label is no member
+        if kind != b"V":  # a volume's label is not a member
             yield member
 
 
 def read_member(fd: int, member: Member) -> bytes:
-    """One member's data.
+    """Return one member's data.
 
     Raises:
         ImageError: The file ends before.
@@ -94,11 +94,11 @@ def read_member(fd: int, member: Member) -> bytes:
 
 @dataclass
 class _Extended:
-    """What headers before a member say about it beyond its own header.
+    """Values for a member from the headers before its own header.
 
     Attributes:
         common: pax records that hold for all members from here on.
-        own: pax records for the next member alone; GNU's long names as if they were some.
+        own: pax records for the next member alone; GNU's long names in the same form.
     """
 
     common: dict[bytes, bytes] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class _Extended:
         text = self.get(b"size")
         if not text.isdigit():
             return None
-        # Of more digits, larger than any file; int() refuses those of 4,300.
+        # A number of more digits is larger than any file; int() refuses 4,300 digits.
         return int(text[:_MOST_DIGITS])
 
     @property
@@ -200,7 +200,7 @@ def _refuse_partial(kind: bytes, member: Member, location: Path) -> None:
 
 
 def _checked_size(header: bytes, offset: int, location: Path) -> int:
-    """The size field of a header, once the header's checksum agrees."""
+    """Return the size field of a header, after a check of the header's checksum."""
     stated = _number(header[148:156])
     blank = sum(header) - sum(header[148:156]) + 8 * ord(" ")
     size = _number(header[124:136])
@@ -236,7 +236,9 @@ def _text(value: bytes) -> bytes:
 
 
 def _number(value: bytes) -> int | None:
-    """An octal number, or GNU's base-256 (first bit set, two's complement); None: neither."""
+    """Parse an octal number, or GNU's base-256 (first bit set, two's complement); None if
+    neither.
+    """
     if value[0] & 0x80:
         return int.from_bytes(bytes([value[0] & 0x7F]) + value[1:], "big") - (
             (1 << (8 * len(value) - 1)) if value[0] & 0x40 else 0

@@ -1,6 +1,6 @@
-"""An archive's members as the tree of folders they would be if they were unpacked.
+"""Arrange an archive's members as the tree of folders that unpacking would make.
 
-As tar does when it unpacks: a later member of the same name replaces an earlier one; leading "/"
+The rules are those of tar: a later member of the same name replaces an earlier one; leading "/"
 and everything up to a ".." are dropped from names, so nothing lies outside. Links are followed
 as in a folder, but only within the archive.
 """
@@ -20,9 +20,9 @@ from packer.sources._member import NUMBERS, Member
 from packer.sources._sidecars import CLS
 from packer.types import Array, Listing, display_path
 
-#: Links followed on the way to one file, all together, as Linux does (path_resolution(7)).
+#: Most links followed on the way to one file, as in Linux (path_resolution(7)).
 _MAX_HOPS = 40
-#: Bytes of the longest path that Linux takes (PATH_MAX): with a longer one nothing can be unpacked.
+#: Longest path of Linux in bytes (PATH_MAX): a member with a longer one cannot be unpacked.
 _LONGEST_NAME = 4096
 
 
@@ -36,7 +36,7 @@ class _Link:
 
 
 class _Hops:
-    """How many links may still be followed on the way to one file."""
+    """Number of links that may still be followed on the way to one file."""
 
     def __init__(self) -> None:
         self.left = _MAX_HOPS
@@ -56,9 +56,9 @@ class Tree:
     """The tree of an archive.
 
     Args:
-        members: In archive order.
-        read_head: Reads the first bytes of a member, b"" where they cannot be read.
-        location: Where the archive is, for errors.
+        members: The members in archive order.
+        read_head: Reads the first bytes of a member; b"" if they cannot be read.
+        location: Path of the archive, for errors.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class Tree:
             self._add(member)
 
     def enter(self, root: bytes) -> list[_Folder]:
-        """The folder that counts as the top, and the folders above it, from the archive's own top.
+        """Return the folder that is the top, and the folders above it, from the archive's own top.
 
-        It is `root` where there is such a folder. Else, if the archive holds one top folder and
+        It is `root` if there is such a folder. Else, if the archive holds one top folder and
         nothing beside it (hidden files apart), it is that folder, unless its name is a split's,
         which is no data set's name, or a picture lies in it directly: so `tar cf x.tar mydata/` is
         the folder mydata.
@@ -96,10 +96,10 @@ class Tree:
         return [self._top]
 
     def listing(self, root: bytes, litter: Collection[bytes]) -> tuple[Listing, Array]:
-        """What a scan of the unpacked folder would find, and where the files lie.
+        """Return the listing of the unpacked folder, and the places of the files.
 
         Returns:
-            The listing; int64, one row a candidate, its columns those of `Member.numbers`.
+            The listing; int64, one row per candidate, with the columns of `Member.numbers`.
         """
         found = Candidates(litter)
         rows, number_rows = array("q"), dict[bytes, int]()
@@ -150,7 +150,7 @@ class Tree:
         return Member(path, "file", start, stored, size, stamp, method, crc32)
 
     def _is_pack(self, chain: list[_Folder]) -> bool:
-        """Whether the folder chain[-1] is a pack."""
+        """Return whether the folder chain[-1] is a pack."""
         names = [name for name in _packs.NAMES if name in chain[-1]]
         if not names:
             return False
@@ -198,7 +198,7 @@ class Tree:
             folder[name] = _SPECIAL
 
     def _exact(self, parts: list[bytes]) -> _Node | None:
-        """The node of that name, no link followed."""
+        """Return the node of that name; links are not followed."""
         node: _Node | None = self._top
         for part in parts:
             if not isinstance(node, dict):
@@ -209,7 +209,7 @@ class Tree:
     def _reach(
         self, chain: list[_Folder], node: _Node, hops: _Hops
     ) -> tuple[list[_Folder], _Node] | None:
-        """What an entry of the folder chain[-1] is once links are followed; as `_follow`."""
+        """Return an entry of the folder chain[-1] with links followed; returns as `_follow`."""
         if isinstance(node, _Link):
             return self._follow(chain, node.target, hops)
         return chain, node
@@ -217,10 +217,10 @@ class Tree:
     def _follow(
         self, chain: list[_Folder], target: bytes, hops: _Hops
     ) -> tuple[list[_Folder], _Node] | None:
-        """Where a link in the folder chain[-1] leads to, links on the way followed.
+        """Follow a link in the folder chain[-1], and all links on its way.
 
         Returns:
-            The folders above what it leads to, and that; None if it leads nowhere, in a circle,
+            The folders above the target, and the target; None if it leads nowhere, in a circle,
             or out of the archive.
         """
         hops.left -= 1
@@ -249,7 +249,7 @@ class Tree:
 
 
 def _inner(folder: _Folder, name: bytes) -> _Folder:
-    """The folder of that name in `folder`, made or put in another node's place if need be."""
+    """Return the folder of that name in `folder`; create it, or replace another node, if needed."""
     inner = folder.get(name)
     if not isinstance(inner, dict):
         inner = folder[name] = {}
@@ -259,7 +259,7 @@ def _inner(folder: _Folder, name: bytes) -> _Folder:
 def _take_folder(
     name: bytes, path: bytes, folder: _Folder, ids: frozenset[int], found: Candidates
 ) -> bool:
-    """Whether to descend into a folder, given the ids of those it was reached through."""
+    """Return whether to descend into a folder, given the ids of the folders above it."""
     if is_hidden(name, folder=True):
         found.ignore("hidden", path)
         return False

@@ -1,4 +1,4 @@
-"""The central directory of a zip file, and its members' data read by position."""
+"""Read the central directory of a zip file, and its members' data by position."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _ENCRYPTED = 0x1
 _UNIX = 3
 #: FAT and NTFS, as "version made by" has them.
 _WRITE_BACKSLASHES = (0, 10)
-#: What zipfile raises of numbers that lead nowhere, and of extra fields that are cut short.
+#: Errors of zipfile for invalid offsets, and for extra fields that are cut short.
 _BROKEN = (struct.error, EOFError, ValueError, OverflowError, IndexError)
-#: Of the target of a link, as of any path (PATH_MAX).
+#: Longest target of a link in bytes, as of any path (PATH_MAX).
 _LONGEST_TARGET = 4096
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def members(fd: int, location: Path) -> Iterator[Member]:
-    """All members in the order of the central directory.
+    """Return all members in the order of the central directory.
 
     Raises:
         DamageError: The file is cut short or damaged.
@@ -57,7 +57,7 @@ def members(fd: int, location: Path) -> Iterator[Member]:
 
 
 def read_member(fd: int, member: Member) -> bytes:
-    """One member's data, inflated.
+    """Return one member's data, decompressed.
 
     Raises:
         ImageError: The file ends before, or the data is damaged.

@@ -1,7 +1,7 @@
-"""A tar or zip archive as a source, read in place: nothing is unpacked, nothing is written.
+"""Read a tar or zip archive as a source, in place: nothing is unpacked, nothing is written.
 
 Its listing equals that of the unpacked folder, path by path and reason by reason; only the times
-may differ, as zip keeps them to 2 s. Where the archive's own top is not the data set's top, see
+may differ, as zip stores them in steps of 2 s. If the archive's top is not the data set's top, see
 `packer.sources._tree.Tree.enter`: a recipe's root is entered, and so is the single folder that
 `tar cf x.tar mydata/` puts around everything.
 """
@@ -25,7 +25,7 @@ from packer.sources._numbers import read_numbers
 from packer.sources._tree import Tree
 from packer.types import Listing, display_path
 
-#: Compressed as a whole: the first bytes, and the command that makes a plain tar of it.
+#: Archives that are compressed as a whole: first bytes, and the command that makes a plain tar.
 _COMPRESSED = {
     b"\x1f\x8b": "gzip -dk",
     b"\xfd7zXZ\0": "xz -dk",
@@ -34,19 +34,19 @@ _COMPRESSED = {
     b"\x04\x22\x4d\x18": "lz4 -dk",
 }
 _TAR_SUFFIXES = (".tgz", ".tbz", ".tbz2", ".txz", ".tzst", ".tlz4")
-#: Archives that packer knows by their first bytes, to say what to do with them.
+#: Unsupported archives that are recognised by their first bytes, and the command that unpacks them.
 _FOREIGN = {b"7z\xbc\xaf\x27\x1c": "7z x", b"Rar!": "unrar x"}
 _HEAD_BYTES = 512
-#: Larger files are neither a class number nor the manifest of a pack.
+#: Files above this many bytes are neither a class number nor the manifest of a pack.
 _SMALL_BYTES = 1 << 26
 
 MAKES_FILES = False
 
 
 def accepts(location: Path) -> bool:
-    """Whether `location` is a tar or zip file, or a compressed tar.
+    """Return whether `location` is a tar or zip file, or a compressed tar.
 
-    A compressed one is accepted so that opening it can say how to make it readable.
+    A compressed one is accepted so that opening it can report how to make it readable.
     """
     name = location.name.lower()
     if not location.is_file():
@@ -58,7 +58,7 @@ def accepts(location: Path) -> bool:
 
 
 def open_source(location: Path, root: bytes = b"") -> ArchiveSource:
-    """The archive at `location`; `root`: the folder inside that counts as the top.
+    """Open the archive at `location`; `root`: the folder inside it that is the top.
 
     Raises:
         SourceError: No such file, or an archive that cannot be read at random.
@@ -80,14 +80,14 @@ def open_source(location: Path, root: bytes = b"") -> ArchiveSource:
 
 
 class _Key(NamedTuple):
-    """What a table depends on: the same key gives the same table in every process.
+    """Key of a table: the same key gives the same table in every process.
 
     Attributes:
-        path: Of the archive, absolute.
-        root: Recipe's root folder, or b"".
-        size: Of the archive, in bytes.
-        stamp: Its modification time, in ns.
-        litter: Sorted paths that are no candidates.
+        path: Absolute path of the archive.
+        root: Root folder of the recipe, or b"".
+        size: Size of the archive in bytes.
+        stamp: Modification time of the archive in ns.
+        litter: Sorted paths that are not candidates.
     """
 
     path: Path
@@ -130,7 +130,7 @@ class ArchiveSource:
 
 
 class _Table:
-    """Where an archive's candidates lie, and the open archive."""
+    """Offsets of an archive's candidates, and the open archive."""
 
     def __init__(self, key: _Key, hear: Callable[[int], None] | None) -> None:
         self._path = key.path
@@ -150,11 +150,11 @@ class _Table:
             self.listing, self._places = tree.listing(key.root, key.litter)
         except OSError as error:
             raise _unreadable(key.path, error) from error
-        #: Paths of `.cls` files, and where they lie.
+        #: Paths of `.cls` files, and their offsets.
         self.number_files = tree.number_files
 
     def read_small(self, paths: Sequence[bytes]) -> Iterator[bytes]:
-        """The content of some of `number_files`; b"" of those that are damaged."""
+        """Return the content of some of `number_files`; b"" for damaged ones."""
         try:
             for path in paths:
                 yield self._read_small(self.number_files[path])
@@ -183,14 +183,14 @@ class _Table:
             raise read_error(f"{self._path}: {display_path(path)}", error) from error
 
 
-#: A conversion reads one archive; a second is kept for code that compares two.
+#: Tables kept: a conversion reads one archive; code that compares two needs a second.
 _MOST_TABLES = 2
 _tables: dict[_Key, _Table] = {}
 
 
 def _table(key: _Key, hear: Callable[[int], None] | None = None) -> _Table:
-    """The table of an archive, read where this process has not done so; then `hear` is called now
-    and then with the number of pictures found so far.
+    """Return the table of an archive, and read it if this process has not done so; `hear` is called
+    at intervals with the number of pictures found so far.
     """
     table = _tables.get(key)
     if table is None:

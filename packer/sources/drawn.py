@@ -1,9 +1,9 @@
-"""The built-in sample: packer draws a small data set by itself, in Caltech-256's layout.
+"""Draw the built-in sample, a small data set in Caltech-256's layout.
 
-300 pictures of 12 kinds of things, `NNN.name/NNN_MMMM.jpg`, and among them what data sets have: a
-gray picture, a CMYK one, one turned by its EXIF orientation, a PNG, one cut short; and a stray
-file. Any process can draw any of them from its path alone. `prepare` draws all of them once and
-keeps them in a file.
+300 pictures of 12 kinds of things, `NNN.name/NNN_MMMM.jpg`, and among them odd files as in real
+data sets: a gray picture, a CMYK one, one turned by its EXIF orientation, a PNG, one cut short; and
+a stray file. Any process can draw any of them from its path alone. `prepare` draws all of them once
+and keeps them in a file.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from packer.settings.options import SUBSAMPLINGS, ImageOptions
 from packer.sources._candidates import Candidates
 from packer.types import Listing, Pixels, display_path
 
-#: Pictures of each thing.
+#: Number of pictures of each thing.
 _EACH = 25
-#: Unlike the others: name without extension → what it is.
+#: Odd files: name without extension → kind.
 _SPECIALS = {
     b"002_0007": "gray",
     b"003_0005": "turned",
@@ -36,30 +36,30 @@ _SPECIALS = {
     b"007_0003": "png",
     b"010_0009": "cut",
 }
-#: As large as a camera makes them, not as a web page does.
+#: Pictures of a camera's size, not of a web page's.
 _LARGE = (b"001_0004", b"006_0013", b"009_0020", b"012_0002")
 _STRAY = b"008.heart/RENAME2"
 _STRAY_TEXT = b"mv 008_0026.jpg 008_0025.jpg\n"
 #: Width : height.
 _ASPECTS = ((4, 3), (4, 3), (3, 2), (3, 2), (1, 1), (3, 4), (2, 3), (16, 9))
-#: EXIF orientation of a picture that is to be turned right by a quarter to stand upright.
+#: EXIF orientation of a picture that stands upright after a quarter turn clockwise.
 _TURN_RIGHT = 6
 
 MAKES_FILES = True
 
 
 def accepts(location: Path) -> bool:
-    """Never: it lies nowhere. A recipe asks for it by name, `source: drawn`."""
+    """Return False: the sample has no location. A recipe names it, `source: drawn`."""
     return False
 
 
 def open_source(location: Path, root: bytes = b"") -> DrawnSource:
-    """The sample; both arguments mean nothing to it."""
+    """Return the sample; both arguments are ignored."""
     return DrawnSource()
 
 
 class DrawnSource:
-    """The sample's files. Those that were drawn are kept by the process, 10 MB in all."""
+    """The sample's files. The process keeps those that were drawn, 10 MB in all."""
 
     def __init__(self) -> None:
         self._kept: Path | None = None
@@ -68,8 +68,8 @@ class DrawnSource:
         """Draw all pictures, or find them in `folder`, where an earlier call kept them.
 
         Args:
-            folder: Of the user's caches; made if it is not there. None: keep nothing.
-            reporter: Hears what is drawn, and where it is kept.
+            folder: Folder of the user's caches; created if needed. None: keep nothing.
+            reporter: Called with notes on what is drawn, and where it is kept.
 
         Raises:
             MissingDependency: A library that converting needs is not installed.
@@ -118,7 +118,7 @@ class DrawnSource:
 
 
 def write_tree(folder: Path) -> None:
-    """Write the sample as files into `folder`; those that are there already stay.
+    """Write the sample as files into `folder`; existing files stay.
 
     Raises:
         OutputError: The file system refused, or a file there has other content.
@@ -135,7 +135,7 @@ def write_tree(folder: Path) -> None:
 
 @cache
 def _catalogue() -> dict[bytes, str]:
-    """All files of the sample: path → the thing on it."""
+    """Return all files of the sample: path → the thing on it."""
     paths = {_STRAY: ""}
     for number, thing in enumerate(THINGS, 1):
         for picture in range(1, _EACH + 1):
@@ -177,7 +177,9 @@ def _encode(codec: str, pixels: Pixels, options: ImageOptions) -> bytes:
 
 
 def _size(name: bytes, dice: Dice) -> tuple[int, int]:
-    """Width and height in pixels: most pictures are a few hundred wide, as Caltech-256's are."""
+    """Return width and height in pixels: most pictures are a few hundred wide, as in
+    Caltech-256.
+    """
     across, down = _ASPECTS[dice.integer(0, len(_ASPECTS))]
     longer = 2000 if name in _LARGE else int(160 + 740 * dice.uniform(0, 1) * dice.uniform(0.3, 1))
     scale = longer / max(across, down)

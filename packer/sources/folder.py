@@ -1,4 +1,4 @@
-"""A folder as a source: pictures in folders, as torchvision's ImageFolder has them.
+"""Read a folder as a source: pictures in class folders, as torchvision's ImageFolder does.
 
 Links to files and folders are followed, as torchvision follows them (`os.walk(followlinks=True)`),
 except a link to a folder that it lies in itself, which would never end.
@@ -25,23 +25,23 @@ from packer.types import Listing, display_path
 
 T = TypeVar("T")
 
-#: What a link that leads nowhere gives; other errors are trouble with the storage.
+#: Errors of a link that leads nowhere; other errors mean trouble with the storage.
 LEADS_NOWHERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
-#: Questions to the file system in flight: one at a time, each costs a round trip on NFS.
+#: Requests to the file system at a time: one after the other, each would cost a round trip on NFS.
 _IN_FLIGHT = 16
-#: Paths asked for in one go; bounds what waits in memory.
+#: Paths requested at a time; bounds the memory of waiting requests.
 _SLICE = 4096
 
 MAKES_FILES = False
 
 
 def accepts(location: Path) -> bool:
-    """Whether `location` is a folder."""
+    """Return whether `location` is a folder."""
     return location.is_dir()
 
 
 def open_source(location: Path, root: bytes = b"") -> FolderSource:
-    """The folder at `location`, or `root` inside of it where there is such a folder.
+    """Return the folder at `location`, or `root` inside it if there is such a folder.
 
     Raises:
         SourceError: No such folder.
@@ -56,7 +56,7 @@ def open_source(location: Path, root: bytes = b"") -> FolderSource:
 
 
 class _Folder(NamedTuple):
-    """A folder yet to be scanned.
+    """A folder that is still to be scanned.
 
     Attributes:
         prefix: Its path relative to the top, ending in "/"; b"" for the top.
@@ -80,8 +80,8 @@ class FolderSource:
         self.top = top
         # Folder inside of `top` that the paths of the last scan are relative to.
         self._inside = b""
-        # Modification time of the newest file found, in ns: what is newer changed later. This
-        # travels to worker processes; the times of all files would not.
+        # Modification time of the newest file found, in ns: newer files changed later. This is sent
+        # to worker processes; the times of all files would be too large.
         self._newest: int | None = None
 
     def scan(
@@ -93,7 +93,7 @@ class FolderSource:
         """See `packer.sources.Source.scan`.
 
         Each folder is listed once, and each candidate's size taken from its directory entry:
-        on NFS the listing brings the attributes along, so this costs no round trip a file.
+        on NFS the listing includes the attributes, so this costs no round trip per file.
         """
         found = Candidates(litter, hear)
         avoided = _packs.avoid(self.top, output)
@@ -111,7 +111,7 @@ class FolderSource:
     def _scan_folder(
         self, folder: _Folder, found: Candidates, avoided: _packs.Avoided
     ) -> list[_Folder]:
-        """Add what is in a folder to what was found; the folders to descend into are returned."""
+        """Add the entries of a folder to the listing; return the folders to descend into."""
         path = os.path.join(self.top, folder.prefix)  # noqa: PTH118
         before = found.mark()
         inner, of_a_pack, parts_of_packs = [], [], _packs.NAMES
@@ -131,7 +131,9 @@ class FolderSource:
         return inner
 
     def _finish(self, found: Candidates) -> Listing:
-        """The listing, with the numbers of `.cls` files; `read` takes its paths from here on."""
+        """Return the listing, with the numbers of `.cls` files; `read` accepts its paths from now
+        on.
+        """
         listing = found.listing()[0]
         self._inside = listing.top
         self._newest = int(listing.stamps.max(initial=0))
@@ -139,7 +141,7 @@ class FolderSource:
         return replace(listing, numbers=read_numbers(listing, found.number_files, read))
 
     def _read_head(self, path: bytes) -> bytes:
-        """The beginning of a small file; b"" of one that is not there or may not be read."""
+        """Return the beginning of a small file; b"" if it does not exist or may not be read."""
         full = os.path.join(self.top, path)  # noqa: PTH118
         try:
             with io.FileIO(full, "rb", opener=_open) as file:
@@ -159,7 +161,7 @@ class FolderSource:
             except OSError as error:
                 if error.errno != errno.ESTALE:
                     raise
-                return self._read(full)  # what an NFS client remembers of the name is outdated
+                return self._read(full)  # an NFS client's cached entry for the name is outdated
         except OSError as error:
             raise read_error(display_path(full), error) from error
 
@@ -179,7 +181,7 @@ class FolderSource:
 
 
 def _open(path: str | bytes, flags: int) -> int:
-    """Open a file that was a regular one: what may have taken its place is not waited for."""
+    """Open a file that was a regular one; do not block if a pipe has taken its place."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -189,7 +191,7 @@ def _take(
     found: Candidates,
     avoided: _packs.Avoided,
 ) -> _Folder | None:
-    """Add one entry to what was found; a folder to descend into is returned."""
+    """Add one entry to the listing; return it if it is a folder to descend into."""
     path = folder.prefix + entry.name
     if is_hidden(entry.name, folder=False):
         found.ignore("hidden", path)
@@ -239,7 +241,7 @@ def _take_folder(
 
 
 def side_by_side(ask: Callable[[bytes], T], paths: Sequence[bytes]) -> Iterator[T]:
-    """The answers in order, several questions under way at once."""
+    """Yield the answers in order, with several requests at a time."""
     with ThreadPoolExecutor(_IN_FLIGHT) as pool:
         for start in range(0, len(paths), _SLICE):
             yield from pool.map(ask, paths[start : start + _SLICE])

@@ -1,8 +1,8 @@
-"""A list of paths as a source: what `find … -print0` prints, or a text file of such lines.
+"""Read a list of paths as a source: the output of `find … -print0`, or a text file of lines.
 
-The paths are those of files below one folder, the top; relative to it, they are what the same
-files have in a `packer.sources.folder` source: the same rules, and the same pack if the list is of
-all its files. The order of the list means nothing. Links are followed; ".." is taken away as text.
+The paths name files below one folder, the top. Relative to it they equal the paths of the same
+files in a `packer.sources.folder` source: the rules are the same, and so is the pack if the list
+has all files. The order of the list has no effect. Links are followed; ".." is resolved as text.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from packer.sources._candidates import Candidates, is_hidden, wrapping_folder
 from packer.sources.folder import LEADS_NOWHERE, FolderSource, side_by_side
 from packer.types import Listing, display_path
 
-#: File names that are taken for a list without being told: of a table one could not know.
+#: Extensions of files that are recognised as lists; a table (.csv) would be ambiguous.
 _SUFFIXES = (".txt", ".lst", ".list")
-#: More files than that which are not there mean a wrong folder, not a few lost files.
+#: More missing files than this mean a wrong folder, not a few lost files.
 _MAX_MISSING = 1000
 
 MAKES_FILES = False
 
 
 def accepts(location: Path) -> bool:
-    """Whether `location` is a file whose name is that of a list."""
+    """Return whether `location` is a file with the extension of a list."""
     return location.name.lower().endswith(_SUFFIXES) and location.is_file()
 
 
 def open_source(location: Path, root: bytes = b"") -> ListedSource:
-    """The files that the lines of `location` name, relative to the working directory.
+    """Return the source of the files that `location` lists, relative to the working directory.
 
     Raises:
-        SourceError: It cannot be read, or is no list.
+        SourceError: It cannot be read, or is not a list.
     """
     return list_source(read_list(location), os.path.join(os.fsencode(Path.cwd()), root))  # noqa: PTH118
 
 
 def read_list(location: Path) -> bytes:
-    """The content of a list.
+    """Return the content of a list.
 
     Raises:
         SourceError: It cannot be read.
@@ -56,15 +56,15 @@ def read_list(location: Path) -> bytes:
 
 
 def list_source(content: bytes, top: bytes, *, null: bool = False) -> ListedSource:
-    """The files that a list names.
+    """Return the source of the files that a list names.
 
     Args:
-        content: Of the list. Paths in it are relative to the working directory, or absolute.
-        top: The folder they lie in, whose folders are the classes or splits.
-        null: Paths end in a zero byte, else in a newline.
+        content: Content of the list. Its paths are absolute, or relative to the working directory.
+        top: The folder that holds the files; its folders are the classes or splits.
+        null: Whether paths end in a zero byte instead of a newline.
 
     Raises:
-        SourceError: No such folder, a path out of it, a path twice, or no path at all.
+        SourceError: No such folder, a path outside it, a path twice, or an empty list.
     """
     top = os.path.abspath(top)  # noqa: PTH100 (bytes: Path takes text alone)
     if not os.path.isdir(top):  # noqa: PTH112
@@ -86,7 +86,7 @@ def list_source(content: bytes, top: bytes, *, null: bool = False) -> ListedSour
 
 
 def _relative(line: bytes, top: bytes) -> bytes:
-    """One line of the list as a path relative to `top`; b"" for `top` itself."""
+    """Return one line of the list as a path relative to `top`; b"" for `top` itself."""
     full = os.path.abspath(line)  # noqa: PTH100
     if full == top:
         return b""
@@ -103,8 +103,8 @@ class ListedSource(FolderSource):
     """The files of a list.
 
     Args:
-        top: Absolute path of the folder they lie in.
-        paths: Relative to it, sorted, each once.
+        top: Absolute path of the folder that holds the files.
+        paths: Paths relative to it, sorted, each once.
     """
 
     def __init__(self, top: bytes, paths: Sequence[bytes]) -> None:
@@ -112,7 +112,7 @@ class ListedSource(FolderSource):
         self.paths = paths
 
     def __getstate__(self) -> dict[str, Any]:
-        """Worker processes read; the list itself stays where it was scanned."""
+        """Pickle without the list: worker processes only read files."""
         return {**self.__dict__, "paths": ()}
 
     def scan(
@@ -121,11 +121,11 @@ class ListedSource(FolderSource):
         hear: Callable[[int], None] | None = None,
         output: Path | None = None,
     ) -> Listing:
-        """See `packer.sources.Source.scan`. A file that is not there is a candidate nevertheless:
-        it will be skipped, with a line in the ledger.
+        """See `packer.sources.Source.scan`. A missing file is a candidate all the same: it
+        will be skipped, with a line in the ledger.
 
         Raises:
-            SourceError: Also if very many are not there.
+            SourceError: Also if very many files are missing.
         """
         found = Candidates(litter, hear)
         avoided = _packs.avoid(self.top, output).path
@@ -157,7 +157,9 @@ class ListedSource(FolderSource):
         return self._finish(found)
 
     def single_folder(self) -> bytes | None:
-        """The one top folder, if all pictures of the list lie in folders of it; no split's name."""
+        """Return the one top folder, if all pictures of the list are in folders of it and it is not
+        named as a split.
+        """
         known = Candidates()
         pictures = [path for path in self.paths if known.wants(path)]
         tops = {path.partition(b"/")[0] for path in pictures}

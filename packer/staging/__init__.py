@@ -1,1 +1,1 @@
-"""Copies of packs on the node that trains: which files, who makes them, who may use them."""
+"""Copy packs to the node that trains: choose the files, copy them once, and share the copy."""

@@ -1,4 +1,4 @@
-"""Who is at a folder of this machine: locks that the kernel drops when their holder dies.
+"""Lock folders of this machine; the kernel drops a lock when its holder dies.
 
 For local disks and memory only: flock on network file systems reaches no other machine, or fails.
 """
@@ -17,9 +17,9 @@ from packer.files.rights import is_trusted
 
 
 class Claim:
-    """A lock file that this process holds, alone or with others that share it.
+    """A lock file that this process holds, alone or shared with others.
 
-    Closing gives it up; so does the end of the process, whatever its cause. A forked child holds it
+    Closing releases it; so does the end of the process, whatever its cause. A forked child holds it
     together with its parent.
 
     Attributes:
@@ -42,15 +42,15 @@ class Claim:
         self.close()
 
     def close(self) -> None:
-        """Give it up."""
+        """Release the lock."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def is_last(self) -> bool:
-        """Of a shared claim: whether nobody else holds it; then nobody else gets it any more.
+        """Turn a shared claim into an exclusive one; return whether that succeeded.
 
-        If others do, this one is given up.
+        If other processes share it, this claim is released.
         """
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,7 +88,7 @@ def try_claim(path: Path, *, shared: bool = False) -> Claim | None:
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return claim
     except (BlockingIOError, FileNotFoundError):
-        pass  # held by others, or removed by its last holder
+        pass  # other processes hold it, or its last holder removed it
     except OSError as error:
         claim.close()
         raise OutputError(

@@ -1,4 +1,6 @@
-"""Copies files of a pack: several at once, in large sequential reads, checked on the way."""
+"""Copy files of a pack: several at once, in large sequential reads, with their checksums
+compared.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ class FileCopy:
     """A file to copy.
 
     Attributes:
-        source: From where.
-        target: Its final name, which it gets once it is whole.
+        source: Path to copy from.
+        target: Final path of the copy, which exists once the copy is whole.
         size: Bytes that it must have.
         sha256: Hex digest that it must have; "" = not known.
     """
@@ -55,14 +57,14 @@ def copy_files(
     When it raises, whole copies stay, others leave nothing behind.
 
     Args:
-        copies: In the order in which they are begun.
-        work: A folder for temp files.
-        jobs: Files copied at a time.
-        told: Called now and then with the bytes copied so far.
+        copies: The files, in the order in which their copying starts.
+        work: Folder for temp files.
+        jobs: Number of files copied at a time.
+        told: Called at intervals with the number of bytes copied so far.
         finish: Called with a whole copy and its source before it gets its name.
 
     Raises:
-        DamageError: A source is missing, or not what it must be.
+        DamageError: A source is missing, or its size or checksum differs.
         OutputError: The target's file system refused.
         PackerError: The source's file system failed.
     """
@@ -92,7 +94,7 @@ class _Run:
         self._lock = threading.Lock()
 
     def copy(self, copy: FileCopy) -> None:
-        """One file, from end to end."""
+        """Copy one file."""
         temp = temp_path(self.work, copy.target.name)
         try:
             self._write(copy, temp)
@@ -104,7 +106,7 @@ class _Run:
             remove_if_there(temp)
 
     def _write(self, copy: FileCopy, temp: Path) -> None:
-        """The source's bytes into `temp`, synced; raises if they are not the right ones."""
+        """Copy the source's bytes into `temp` and sync it; raise if size or checksum differ."""
         digest = hashlib.sha256()
         buffer = memoryview(bytearray(min(COPY_BYTES, copy.size + 1)))
         done = 0
@@ -122,7 +124,9 @@ class _Run:
             with _writing(copy, temp):
                 os.fsync(target.fileno())
         if self.stopped.is_set():
-            raise PackerError(f"{copy.target}: stopped")  # nobody sees it: another error did this
+            raise PackerError(
+                f"{copy.target}: stopped"
+            )  # this error is discarded: another one stopped the copying
         if done != copy.size:
             more = "more than " if done > copy.size else ""
             raise _damage(copy, f"has {more}{min(done, copy.size)} bytes, not {copy.size}")
@@ -162,7 +166,7 @@ def _read(copy: FileCopy, source: FileIO, buffer: memoryview, offset: int) -> in
 
 
 def _write_all(target: BinaryIO, data: memoryview) -> None:
-    """All of it: one call may write less, before a full disk or at a signal."""
+    """Write all bytes: one call may write fewer, on a full disk or at a signal."""
     while data:
         data = data[target.write(data) :]
 

@@ -1,4 +1,4 @@
-"""Which files of a pack are staged: all, some splits, or the first shards of each split."""
+"""Choose the files of a pack to stage: all, some splits, or the first shards of each split."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from packer.pack.columns import ShardRecord, index_name
 from packer.pack.manifest import NAME, Manifest, SplitRecord, parse_manifest, read_manifest_bytes
 from packer.staging.copying import FileCopy
 
-#: Files copied at a time: as many streams as network file systems and disks take to be busy; more
-#: only compete with what else runs on the node.
+#: Files copied at a time: enough streams to keep network file systems and disks busy; more would
+#: only compete with other processes on the node.
 _JOBS = 4
-#: Of the digest that names a copy: 48 bits tell all packs of a machine apart.
+#: Hex digits of the digest in a copy's name: 48 bits distinguish all packs of a machine.
 _ID_DIGITS = 12
 _REPORT = "report.html"
 
@@ -29,8 +29,8 @@ class StageOptions:
 
     Attributes:
         splits: Names of the splits; none = all.
-        fraction: Of each split, its first shards that have this part of its bytes: 0 < f ≤ 1.
-        jobs: Files copied at a time.
+        fraction: Fraction of each split's bytes: its first shards that have it, 0 < f ≤ 1.
+        jobs: Number of files copied at a time.
     """
 
     splits: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Excerpt:
         source: The pack's folder.
         manifest: Its manifest.
         manifest_bytes: The manifest's file.
-        shards: Those taken, by split.
+        shards: The chosen shards, by split.
     """
 
     source: Path
@@ -56,14 +56,14 @@ class Excerpt:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of the pack."""
+        """Return whether it is the whole pack."""
         return {name: len(taken) for name, taken in self.shards.items()} == {
             name: len(split.shards) for name, split in self.manifest.splits.items()
         }
 
     @property
     def folder_name(self) -> str:
-        """The pack's name, and an id of the pack's content and of what is taken of it."""
+        """Return the pack's name with an id of its content and of the chosen files."""
         digest = hashlib.sha256(self.manifest_bytes)
         if not self.is_whole:
             taken = {name: len(shards) for name, shards in self.shards.items()}
@@ -72,11 +72,11 @@ class Excerpt:
 
     @property
     def size(self) -> int:
-        """Bytes of the shards, nearly all that is copied."""
+        """Return the size of the shards in bytes: nearly all that is copied."""
         return sum(shard.size for shards in self.shards.values() for shard in shards)
 
     def files(self, target: Path) -> list[FileCopy]:
-        """The files to copy into the folder `target`.
+        """Return the files to copy into the folder `target`.
 
         Raises:
             DamageError: One of them is missing, or is no regular file.
@@ -98,7 +98,7 @@ class Excerpt:
             indexes = {copy.target.name for copy in copies}
             beside = [name for name in self.manifest.files if name in sizes and name not in indexes]
             copies += [self._listed(target, name) for name in beside]
-            # No digest of it is known, so a link might lead to any file of who stages it.
+            # It has no digest, so a link might lead to any file of the user who stages the pack.
             if _REPORT in sizes and not (self.source / _REPORT).is_symlink():
                 copies.append(self._file(target, _REPORT, sizes[_REPORT]))
         for copy in copies:
@@ -109,10 +109,10 @@ class Excerpt:
         return copies
 
     def write_derived(self, target: Path, write: Callable[[str, bytes], None]) -> None:
-        """Make the files that follow from those in `target`, the manifest last.
+        """Write the files that are derived from those in `target`, the manifest last.
 
         Args:
-            target: The copy; what `files` lists is there.
+            target: The copy, with all files that `files` lists.
             write: Called with name and content of each file.
         """
         from packer.packing.completion import write_beside  # for copying excerpts alone
@@ -128,7 +128,9 @@ class Excerpt:
         write_beside(target, self._draft(splits), b"", write)
 
     def _draft(self, splits: Mapping[str, SplitRecord]) -> Manifest:
-        """Counts are of what is here; what was skipped, and why, stays with the whole pack."""
+        """Return the manifest of the excerpt. It counts its own samples; the ledger of skipped
+        samples stays with the whole pack.
+        """
         packed = sum(split.samples for split in splits.values())
         every = self.manifest.splits.values()
         excerpt_of = {
@@ -150,7 +152,7 @@ class Excerpt:
 
 
 def choose(source: Path, options: StageOptions) -> Excerpt:
-    """What the options take of a pack.
+    """Choose the shards of a pack by the options.
 
     Raises:
         SourceError: No pack there, or an unfinished one.
@@ -175,7 +177,7 @@ def choose(source: Path, options: StageOptions) -> Excerpt:
 
 
 def _first_shards(split: SplitRecord, fraction: float) -> Sequence[ShardRecord]:
-    """So many shards from the first on that they have this fraction of the split's bytes."""
+    """Return the first shards that together have this fraction of the split's bytes."""
     wanted = fraction * sum(shard.size for shard in split.shards)
     count = there = 0
     while there < wanted and count < len(split.shards):
@@ -185,6 +187,6 @@ def _first_shards(split: SplitRecord, fraction: float) -> Sequence[ShardRecord]:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """Bytes of each file of a folder, from one listing."""
+    """Return the size in bytes of each file of a folder, from one listing."""
     with os.scandir(folder) as entries:
         return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}

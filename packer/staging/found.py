@@ -1,7 +1,7 @@
-"""Staged copies as they lie in a folder: which are whole, and what they have in common.
+"""Find staged copies in a folder: whole ones, and files that they share.
 
-In a folder that many may write to (/dev/shm), others may have put anything under a copy's name.
-Only what belongs to this user or to root is read; nothing else is opened.
+In a folder that many users may write to (/dev/shm), another user may have put anything under a
+copy's name. Only files that belong to this user or to root are opened.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from packer.staging.copying import FileCopy
 
 
 def is_complete(copy: Path) -> bool:
-    """Whether a copy is whole, and this user's or root's: its manifest, and every shard and index
-    with its size.
+    """Return whether a copy is whole (its manifest, and every shard and index with its size) and
+    belongs to this user or root.
     """
     if not is_own(copy):
         return False
@@ -42,7 +42,7 @@ def is_complete(copy: Path) -> bool:
 
 
 def is_own(copy: Path) -> bool:
-    """Whether it is a folder of this user's or root's to which nobody else can write."""
+    """Return whether it is a folder of this user or root to which no other user can write."""
     try:
         status = copy.lstat()
     except OSError:
@@ -51,8 +51,8 @@ def is_own(copy: Path) -> bool:
 
 
 def is_free(path: Path) -> bool:
-    """Whether a copy may be made there: nothing has that name, or a folder of this user's to which
-    nobody else can write.
+    """Return whether a copy may be made there: the name is free, or is a folder of this user to
+    which no other user can write.
     """
     try:
         return (is_own(path) and path.lstat().st_uid == os.geteuid()) or not os.path.lexists(path)
@@ -77,7 +77,7 @@ class OtherCopies:
         name = copy.name.rpartition("-")[0]
         for other in copy.parent.iterdir():
             if other != copy and other.name.rpartition("-")[0] == name:
-                # One that is removed meanwhile is no copy.
+                # A copy that is removed meanwhile does not count.
                 with contextlib.suppress(SourceError, FileNotFoundError):
                     self._add(other)
 
@@ -88,20 +88,20 @@ class OtherCopies:
                     self._paths[shard.name, shard.sha256] = other / shard.name
 
     def find(self, file: FileCopy) -> Path | None:
-        """The same file in one of them."""
+        """Return the path of the same file in one of the copies."""
         return self._paths.get((file.target.name, file.sha256))
 
     def link(self, file: FileCopy, allowed: int) -> bool:
-        """Give the same file, if one of them has it, its name in the copy, too.
+        """Link a file from another copy, if one has it, instead of copying it.
 
         Args:
-            file: To link instead of copying it.
-            allowed: The most rights that it may have.
+            file: The file to link.
+            allowed: The widest rights that it may have.
         """
         path = self.find(file)
         if path is None or stat.S_IMODE(path.lstat().st_mode) & ~(allowed | stat.S_IRWXU):
             return False
-        with contextlib.suppress(OSError):  # no links here, or it has gone: it is copied
+        with contextlib.suppress(OSError):  # no hard links here, or the file is gone: it is copied
             remove_if_there(file.target)
             return hard_link(path, file.target)
         return False

@@ -1,13 +1,13 @@
-"""A pack, or an excerpt, copied to a disk or to memory of this machine, once for all who ask.
+"""Copy a pack, or an excerpt, to a disk or to memory of this machine, once for all processes.
 
     DEST/NAME-<id>/              the copy, a pack like any other once its manifest is there
     DEST/NAME-<id>/.staging/     lock and temp files while it is made
-    DEST/NAME-<id>-<user>/       the same, of a user who found that name taken by another one
+    DEST/NAME-<id>-<user>/       the same, if another user has taken that name
 
-The id is a digest of the manifest and of what is taken, so a pack that was made anew is staged anew
-and one of the same name is never mistaken for it. Whoever holds the lock copies; the others wait,
-and go on with the copying if that process dies. Others may do no more with a copy than with the
-pack; nobody but this user may look into it while it is made.
+The id is a digest of the manifest and of the chosen files, so a pack that was made anew is staged
+anew, and another pack of the same name has another copy. The process that holds the lock copies;
+the others wait, and continue the copying if that process dies. Other users have no more rights on a
+copy than on the pack; only this user can look into it while it is made.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from packer.staging.found import OtherCopies, is_complete, is_free, is_own
 
 _WORK = ".staging"
 _LOCK = "lock"
-#: Seconds between two looks at whether another process has finished.
+#: Seconds between two checks whether another process has finished.
 _LOOK_SECONDS = 0.2
 
 
@@ -51,16 +51,16 @@ def copy_pack(
     options: StageOptions | None = None,
     reporter: Reporter | None = None,
 ) -> Path:
-    """Copy a pack to a folder of this machine, unless it is there; any number of processes may ask.
+    """Copy a pack to a folder of this machine, unless it is there; many processes may call this.
 
-    What an earlier run has copied is kept; shards that the folder has in another excerpt of the
-    same pack are linked, not copied. Every shard's SHA-256 is compared while it is copied.
+    Files that an earlier run has copied are kept; shards that the folder has in another excerpt of
+    the same pack are linked, not copied. Every shard's SHA-256 is compared while it is copied.
 
     Args:
         root: The pack.
         dest: A folder on a local disk or in memory; made if it is not there.
-        options: What to take.
-        reporter: Told the bytes there so far.
+        options: The files to choose.
+        reporter: Called with the number of bytes copied so far.
 
     Returns:
         The copy: a folder in `dest`.
@@ -100,7 +100,8 @@ def copy_pack(
 
 
 def stage_split(root: Path, dest: str | os.PathLike[str], split: str) -> Path:
-    """A copy of one split in `dest`: that of the whole pack, if it is there, else one of its own.
+    """Return a copy of one split in `dest`: the copy of the whole pack if there is one, else its
+    own.
 
     Raises:
         PackerError: As `copy_pack`.
@@ -109,7 +110,7 @@ def stage_split(root: Path, dest: str | os.PathLike[str], split: str) -> Path:
 
 
 def find_staged(root: Path, dest: str | os.PathLike[str], split: str) -> Path | None:
-    """A complete copy in `dest` that has all of a split.
+    """Return a complete copy in `dest` that has all of a split.
 
     Raises:
         PackerError: As `choose`.
@@ -123,8 +124,8 @@ def find_staged(root: Path, dest: str | os.PathLike[str], split: str) -> Path | 
 
 
 def staged_path(excerpt: Excerpt, dest: str | os.PathLike[str]) -> Path:
-    """Where an excerpt is staged in the folder `dest`: where this user or root has a whole copy, or
-    this user may make one.
+    """Return the path of an excerpt's copy in `dest`: a whole copy of this user or root, or a path
+    at which this user may make one.
     """
     path = Path(dest).absolute() / excerpt.folder_name
     if is_free(path) or is_complete(path):
@@ -133,7 +134,7 @@ def staged_path(excerpt: Excerpt, dest: str | os.PathLike[str]) -> Path:
 
 
 class _Staging:
-    """Makes the copy; one process at a time does."""
+    """Makes the copy; one process at a time does so."""
 
     def __init__(self, excerpt: Excerpt, target: Path, jobs: int, reporter: Reporter) -> None:
         self.excerpt = excerpt
@@ -146,7 +147,7 @@ class _Staging:
         self._was_whole = (target / NAME).exists()
 
     def run(self) -> None:
-        """Copy what is missing, then write what follows from it, the manifest last."""
+        """Copy the missing files, then write the derived ones, the manifest last."""
         for temp in self.work.glob("*.tmp"):  # of a run that was killed
             remove_if_there(temp)
         files = self.excerpt.files(self.target)
@@ -164,7 +165,7 @@ class _Staging:
         self._copy(missing, sum(file.size for file in files) - sum(file.size for file in missing))
         self.excerpt.write_derived(self.target, self._put)
         with output_errors(self.target):
-            # As the process's umask has it, which the work folder shows.
+            # The work folder has the rights that the process's umask leaves.
             self.target.chmod(stat.S_IMODE(self.work.stat().st_mode) & 0o755)
             self.rights.narrow(self.target, self.excerpt.source)
             sync_folder(self.target)
@@ -176,7 +177,7 @@ class _Staging:
         except FileNotFoundError:
             return False
         is_whole = stat.S_ISREG(status.st_mode) and status.st_size == file.size
-        # One that was copied when the pack had other rights is copied anew.
+        # A file that was copied when the pack had other rights is copied anew.
         wider = stat.S_IMODE(status.st_mode) & ~(self.rights.allowed(file.source) | stat.S_IRWXU)
         if not is_whole or wider or not is_trusted(status):
             return False
@@ -213,8 +214,8 @@ class _Staging:
 
 
 def _prepare(dest: Path) -> None:
-    """Make the folder for copies. Where all may write to it, only a sticky one keeps others from
-    putting another folder in a copy's place.
+    """Make the folder for copies. If all users may write to it, only the sticky bit keeps others
+    from replacing a copy's folder.
     """
     make_folder(dest.parent)
     with output_errors(dest), contextlib.suppress(FileExistsError):
@@ -262,17 +263,17 @@ def _make_own_folder(target: Path) -> None:
 
 
 def _close_to_others(copy: Path, source: Path) -> None:
-    """Take rights from a whole copy that the pack itself does not give any more."""
+    """Remove the rights from a whole copy that the pack itself no longer grants."""
     if copy.lstat().st_uid == os.geteuid():
         with output_errors(copy):
             Rights(source).narrow(copy, source)
 
 
 def _bytes_there(target: Path) -> int:
-    """Bytes that another process has copied so far."""
+    """Return the number of bytes that another process has copied so far."""
     total = 0
     for folder in (target, target / _WORK):
-        # What is there now may have its final name, or be gone, the next moment.
+        # A file may be renamed or removed at any moment.
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             total += sum(entry.stat().st_size for entry in entries if entry.is_file())
     return total
@@ -281,7 +282,7 @@ def _bytes_there(target: Path) -> int:
 def _remove_work(target: Path) -> None:
     """Remove the lock, by its holder; and the copy's folder, if nothing was copied."""
     remove_if_there(target / _WORK / _LOCK)
-    # Somebody who waits may look into it just now, and will remove it; whole files stay.
+    # A waiting process may be looking into it, and will remove it; whole files stay.
     with contextlib.suppress(OSError):
         (target / _WORK).rmdir()
         target.rmdir()

@@ -1,12 +1,12 @@
-"""A split of a pack in shared memory: one copy for all workers and ranks of a node.
+"""Keep a split of a pack in shared memory: one copy for all workers and ranks of a node.
 
     preload="shm"    /dev/shm/NAME-<id>, kept: what `packer stage PACK /dev/shm` makes
-    preload="ram"    /dev/shm/packer-ram-<user>/NAME-<id>, removed when its last user has gone
+    preload="ram"    /dev/shm/packer-ram-<user>/NAME-<id>, removed when its last user ends
 
 Each process that uses a copy of the second kind shares a lock on it, which the kernel drops however
-the process ends. Whoever leaves and finds that nobody else holds it removes the copy. After runs
-that were killed the copy stays; the next preload of the same user takes it over, or removes it if
-it is of another pack or split.
+the process ends. A process that releases the last lock removes the copy. After runs that were
+killed the copy stays; the next preload of the same user takes it over, or removes it if it is a
+copy of another pack or split.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from packer.staging.excerpt import StageOptions, choose
 from packer.staging.making import copy_pack, find_staged, stage_split, staged_path
 
 PRELOADS = ("ram", "shm")
-#: Files here are memory that all processes of a machine share.
+#: Files in this folder are memory that all processes of a machine share.
 SHARED_MEMORY = Path("/dev/shm")
 _USERS = ".users"
 #: Seconds until the next try to use a copy that is being removed.
@@ -37,11 +37,11 @@ _LOOK_SECONDS = 0.01
 
 
 class SharedCopy:
-    """This process's hold on a copy in shared memory. The copy goes with its last holder; a forked
-    child holds it through its parent, another process takes a hold of its own by unpickling.
+    """This process's hold on a copy in shared memory. The copy is removed with its last hold; a
+    forked child shares its parent's, and another process takes its own by unpickling.
 
     Args:
-        claim: Shared with the other users.
+        claim: The lock, shared with the other processes.
 
     Attributes:
         root: The copy.
@@ -56,7 +56,7 @@ class SharedCopy:
         return _join, (self.root,)
 
     def close(self) -> None:
-        """Give it up."""
+        """Release the hold."""
         self._release()
 
 
@@ -66,7 +66,7 @@ def open_pack(
     stage: str | os.PathLike[str] | None,
     preload: str | None,
 ) -> Pack:
-    """Open one split, or a copy of it that is nearer.
+    """Open one split, or a staged or preloaded copy of it.
 
     Args:
         root: The pack.
@@ -127,7 +127,7 @@ def load(root: Path, split: str, how: str) -> tuple[Path, SharedCopy | None]:
 
 
 def _own_folder() -> Path:
-    """Where this user's copies are; nobody else may look in or put anything there."""
+    """Return the folder of this user's copies, to which no other user has access."""
     folder = SHARED_MEMORY / f"packer-ram-{os.getuid()}"
     with output_errors(folder):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -138,14 +138,14 @@ def _own_folder() -> Path:
 
 
 def _enter(copy: Path) -> Claim:
-    """Share the lock of a copy, whose folder is made if it is not there."""
+    """Share the lock of a copy; make its folder if it does not exist."""
     while True:
         with output_errors(copy), contextlib.suppress(FileExistsError):
             copy.mkdir(0o755)
         claim = try_claim(copy / _USERS, shared=True)
         if claim is not None:
             return claim
-        time.sleep(_LOOK_SECONDS)  # who used it last is about to move it away
+        time.sleep(_LOOK_SECONDS)  # its last user is about to rename it
 
 
 def _join(root: Path) -> SharedCopy:
@@ -165,7 +165,7 @@ def _leave(claim: Claim, pid: int) -> None:
 
 
 def _remove_unused(folder: Path) -> None:
-    """Remove the copies that nobody uses: of runs that were killed."""
+    """Remove unused copies, left by runs that were killed."""
     for copy in folder.iterdir():
         claim = try_claim(copy / _USERS)
         if claim is not None:
@@ -174,9 +174,9 @@ def _remove_unused(folder: Path) -> None:
 
 
 def _remove(copy: Path) -> None:
-    """Under a new name first, so that nobody begins to use it meanwhile."""
+    """Remove a copy, under a new name first, so that no process starts to use it meanwhile."""
     gone = copy.with_name(f"gone-{uuid.uuid4().hex}")
-    # At the end of a process there is nobody to tell; the next preload tries again.
+    # At the end of a process no one reads an error; the next preload tries again.
     with contextlib.suppress(OSError):
         copy.rename(gone)
         shutil.rmtree(gone)

@@ -1,4 +1,4 @@
-"""Whether a pack is whole, whether it holds its source, and how it is repaired."""
+"""Verify a pack, compare it with its source, and repair it."""
 
 from packer.verify.checking import VerifyOptions, VerifyResult, verify_pack
 

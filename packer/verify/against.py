@@ -1,7 +1,7 @@
-"""Is a pack what its source would give today? Used by `packer verify --against`.
+"""Compare a pack with what its source would give today, for `packer verify --against`.
 
 The source is planned and converted again, in memory, and compared path by path: a picture that was
-added or removed moves the others to other places, which is no difference.
+added or removed changes the positions of others, which does not count as a difference.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from packer.types import display_path
 
 @dataclass(frozen=True)
 class SourceDifferences:
-    """How a pack and its source differ; paths as text.
+    """Differences between a pack and its source; paths as text.
 
     Attributes:
         missing: In the source, but neither in the pack nor in its ledger.
         extra: In the pack or in its ledger, but not in the source.
         changed: In both, but the source gives another picture, or one where there was none.
-        relabelled: In both, but of another class or split in the source, or in another place
+        relabelled: In both, but of another class or split in the source, or in another position
             although nothing is missing or extra.
-        new_classes: Classes of the source that the pack has not.
-        old_classes: Classes of the pack that the source has not.
+        new_classes: Classes of the source that the pack lacks.
+        old_classes: Classes of the pack that the source lacks.
         renumbered: Samples in both whose class has another number in the source.
         pictures: Number of pictures that were compared.
     """
@@ -54,12 +54,12 @@ class SourceDifferences:
 
     @property
     def content(self) -> bool:
-        """Whether samples that both have differ."""
+        """Return whether samples in both differ."""
         return bool(self.changed or self.relabelled)
 
     @property
     def any(self) -> bool:
-        """Whether anything differs."""
+        """Return whether anything differs."""
         return dataclasses.replace(self, pictures=0) != SourceDifferences()
 
 
@@ -75,9 +75,9 @@ def compare_source(
     Args:
         folder: The pack.
         manifest: Its manifest.
-        source: What it should have been made from.
+        source: The source that it should have been made from.
         pool: Workers that make batches; started only if pictures are compared.
-        reporter: Hears what is going on.
+        reporter: Called with progress and notes.
     """
     job = make_job(source, options_of(folder, manifest), reporter, folder)
     packed = dict(_packed(folder, manifest))
@@ -95,7 +95,7 @@ def compare_source(
 
 
 def options_of(folder: Path, manifest: Manifest) -> ConvertOptions:
-    """The options with which a pack was made, as far as they decide what is in it.
+    """Return the options of a pack that determine its content.
 
     Raises:
         UsageError: One of them is unknown here.
@@ -103,7 +103,7 @@ def options_of(folder: Path, manifest: Manifest) -> ConvertOptions:
     options = dict(manifest.options)
     if (
         options.get("order") not in ORDERS
-    ):  # PackWriter's own; the order of such a pack is not compared
+    ):  # set by PackWriter alone; the order of such a pack is not compared
         options.pop("order", None)
     known = {option.name for option in dataclasses.fields(ConvertOptions)}
     if unknown := sorted(options.keys() - known):
@@ -115,7 +115,7 @@ def options_of(folder: Path, manifest: Manifest) -> ConvertOptions:
 
 
 def _skipped(ledger: Path) -> set[bytes]:
-    """The paths that a ledger lists."""
+    """Return the paths that a ledger lists."""
     try:
         lines = read_regular(ledger, JSON_BYTES, follow=True).splitlines()
         return {skip_from_json(parse_json(line)).path for line in lines}
@@ -125,7 +125,7 @@ def _skipped(ledger: Path) -> set[bytes]:
 
 @dataclass(frozen=True)
 class _Packed:
-    """What a pack says of one sample."""
+    """A sample as the pack has it."""
 
     split: str
     slot: int
@@ -144,11 +144,11 @@ def _packed(folder: Path, manifest: Manifest) -> Iterator[tuple[bytes, _Packed]]
 def _compare_samples(
     job: Job, manifest: Manifest, packed: Mapping[bytes, _Packed], skipped: set[bytes]
 ) -> SourceDifferences:
-    """Paths, classes, splits and places; pictures are not read."""
+    """Compare paths, classes, splits and positions; pictures are not read."""
     theirs = dict(_planned(job))
     missing = sorted(theirs.keys() - packed.keys() - skipped)
     extra = sorted((packed.keys() | skipped) - theirs.keys())
-    planned = bool(manifest.listing_sha256)  # else samples came from code, or are an excerpt
+    planned = bool(manifest.listing_sha256)  # else made by code, or an excerpt
     ordered = planned and not missing and not extra
     relabelled, renumbered = [], 0
     for path in sorted(packed.keys() & theirs.keys()):
@@ -172,7 +172,7 @@ def _compare_samples(
 
 
 def _planned(job: Job) -> Iterator[tuple[bytes, _Packed]]:
-    """What the source would give; pictures are not known yet."""
+    """Return the samples that the source would give, without their pictures."""
     for split, (first, end) in job.plan.splits.items():
         candidates = job.plan.candidate[first:end].tolist()
         labels = job.plan.label[first:end].tolist()
@@ -185,7 +185,7 @@ def _class(classes: Sequence[str], label: int) -> str | None:
 
 
 def _tasks_of_both(job: Job, paths: set[bytes]) -> Iterator[BatchTask]:
-    """What to convert again: only what is in the pack or was skipped."""
+    """Return the samples to convert again: those in the pack, and skipped ones."""
     for shard in job.plan.shards():
         for task in job.tasks(shard):
             slots = tuple(slot for slot in task.slots if slot.path in paths)

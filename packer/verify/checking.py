@@ -1,8 +1,8 @@
-"""`packer verify` as a function: does a pack hold what its manifest says?
+"""Compare a pack with its manifest: `packer verify` as a function.
 
-Each split is opened as a reader opens it. Every file's size and SHA-256 are compared; where a shard
-differs, and everywhere with `decode`, samples are read one by one, so that the damaged ones are
-named. With a sample, the shards' digests are left out, which would need all their bytes.
+Each split is opened as a reader opens it. Every file's size and SHA-256 are compared. If a shard
+differs, and always with `decode`, samples are read one by one, so that the damaged ones are named.
+With `sample`, the shards' digests are not compared, as that would need all their bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from packer.wording import count
 
 @dataclass
 class VerifyResult:
-    """What was compared and what differs.
+    """Counts of compared files and samples, and the differences.
 
     Attributes:
         samples: Samples in the pack.
@@ -49,10 +49,10 @@ class VerifyResult:
         files: Files in the pack, without its manifest.
         compared: Files whose bytes were compared.
         decoded: Samples that were read one by one.
-        is_stopped: The time was up before all was verified that was asked for.
-        damage: One line each, empty if all is well.
-        against: How it differs from its source; None if that was not compared.
-        repair: What was done about damaged files; None if nothing.
+        is_stopped: Whether the time was up before everything was verified.
+        damage: One line for each damage; empty if there is none.
+        against: Differences from its source; None if that was not compared.
+        repair: The repair of damaged files; None if there was none.
     """
 
     samples: int = 0
@@ -76,10 +76,10 @@ class VerifyOptions:
         jobs: Worker processes; None = the cores this process may use.
         backend: loky, threading, sequential.
         sample: Read the samples of these batches, and compare no shard as a whole.
-        minutes: Begin nothing new after that time. Shards come in random order then, so that
-            another run looks at others first.
-        repair: Move files that differ aside, and make them again: with `against` all, else what can
-            be made without the source.
+        minutes: Start no further task after that time. The order of the shards is then random, so
+            that another run starts with others.
+        repair: Move files that differ aside, and make them again: with `against` all of them,
+            otherwise those that can be made without the source.
     """
 
     decode: bool = False
@@ -116,7 +116,7 @@ def verify_pack(
         What was compared, and a line for each difference.
 
     Raises:
-        SourceError: No pack there, or an unfinished one.
+        SourceError: There is no pack, or an unfinished one.
         DamageError: Its manifest cannot be read.
     """
     options = options or VerifyOptions()
@@ -140,7 +140,7 @@ def verify_pack(
     for name, message in refused.items():
         split = manifest.splits[name]
         if differing.isdisjoint({split.index, *(shard.name for shard in split.shards)}):
-            result.damage.append(message)  # else a line on the file says it
+            result.damage.append(message)  # otherwise the file's own line reports it
     for name, split in manifest.splits.items():
         wrong = {n for n, shard in enumerate(split.shards) if shard.name in differing}
         tasks = _read_tasks(folder, name, chosen[name], wrong, decode=options.decode)
@@ -173,7 +173,7 @@ def _repair(
 
 
 def _open_splits(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """Why a reader would refuse a split, by the split's name."""
+    """Return the reason for which a reader would refuse a split, by the split's name."""
     refused = {}
     for name in manifest.splits:
         try:
@@ -186,7 +186,7 @@ def _open_splits(folder: Path, manifest: Manifest) -> dict[str, str]:
 def _choose_files(
     folder: Path, manifest: Manifest, options: VerifyOptions, rng: random.Random
 ) -> list[ListedFile]:
-    """The files whose digests are compared."""
+    """Return the files whose digests are compared."""
     shards = {shard.name for split in manifest.splits.values() for shard in split.shards}
     files = [
         ListedFile(folder / name, record.size, record.sha256)
@@ -201,7 +201,7 @@ def _choose_files(
 def _choose_batches(
     manifest: Manifest, options: VerifyOptions, rng: random.Random
 ) -> dict[str, list[int]]:
-    """The batches whose samples are read, by split."""
+    """Return the batches whose samples are read, by split."""
     total = sum(split.batches for split in manifest.splits.values())
     numbers = list(range(total)) if options.decode else []
     if options.sample is not None:
@@ -227,7 +227,7 @@ def _count_bytes(
     chosen: Mapping[str, Sequence[int]],
     options: VerifyOptions,
 ) -> int:
-    """About how many bytes will be read; a comparison with the source counts as one reading."""
+    """Estimate the number of bytes to read; a comparison with the source counts as one reading."""
     total = sum(file.size for file in files)
     for name, split in manifest.splits.items():
         total += _mean_batch(split) * len(chosen[name])
@@ -235,7 +235,7 @@ def _count_bytes(
 
 
 def _mean_batch(split: SplitRecord) -> int:
-    """Bytes of a batch; their index says it exactly, but may be damaged."""
+    """Estimate the bytes of a batch: the index has the exact number, but may be damaged."""
     return sum(shard.size for shard in split.shards) // max(1, split.batches)
 
 
@@ -246,7 +246,7 @@ def compare_files(
     work: Work,
     reporter: Reporter,
 ) -> set[str]:
-    """Names of the files that differ."""
+    """Return the names of the files that differ."""
     differing = set()
     with Pool(compare_file, options.backend, options.jobs, name_file, reporter.warn) as pool:
         for file, difference in zip(files, pool.run(work.begin(files)), strict=False):
@@ -261,7 +261,7 @@ def compare_files(
 def _check_ledger(
     folder: Path, manifest: Manifest, differing: set[str], result: VerifyResult
 ) -> set[str]:
-    """The ledger's name if it has another number of lines than there are skipped pictures."""
+    """Return the ledger's name if its number of lines is not that of skipped pictures."""
     if LEDGER_NAME in differing:
         return set()
     try:
@@ -282,13 +282,13 @@ def _check_ledger(
 def _read_tasks(
     folder: Path, split: str, batches: Sequence[int], shards: Set[int], *, decode: bool
 ) -> list[ReadTask]:
-    """Batches of a split to read: some by number, and all of some shards."""
+    """Return the batches of a split to read: some by number, and all of some shards."""
     if not batches and not shards:
         return []
     try:
         payloads = Payloads(Pack(folder, split))
     except DamageError:
-        return []  # a file is missing or cut short: named already, and the index is of no use
+        return []  # a file is missing or cut short: reported already, and the index cannot be used
     places = payloads.pack.index["batch_shard"].tolist()
     more = {batch for batch, shard in enumerate(places) if shard in shards} - {*batches}
     return [ReadTask(payloads, batch, decode) for batch in (*batches, *sorted(more))]

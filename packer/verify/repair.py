@@ -1,7 +1,7 @@
-"""Makes room for what `packer convert` makes again: damaged files of a pack are moved aside.
+"""Move damaged files of a pack aside, and make them again.
 
-Nothing is removed, and what is made again gets its name only if it has the digest in the manifest
-(`packer.packing.restoring`), so a repaired pack is byte by byte what it was.
+Nothing is removed. A new file gets its name only if it has the digest in the manifest
+(`packer.packing.restoring`), so a repaired pack equals the original one byte by byte.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from packer.verify.against import options_of
 
 @dataclass(frozen=True)
 class Repair:
-    """What was done about damaged files.
+    """Result of a repair.
 
     Attributes:
         restored: Files that were made again, by name.
@@ -40,22 +40,22 @@ class Repair:
 def repair_pack(
     folder: Path, manifest: Manifest, damaged: Collection[str], reporter: Reporter
 ) -> Repair:
-    """Move damaged files aside, and make again those that follow from others.
+    """Move damaged files aside, and make again those that are derived from others.
 
     Args:
         folder: The pack.
         manifest: Its manifest.
         damaged: Names of files that differ from it.
-        reporter: Hears which files were moved, and to which names.
+        reporter: Called with the moved files and their new names.
 
     Raises:
-        UsageError: Made again, a file is not what the manifest lists.
+        UsageError: A file that was made again does not have the digest in the manifest.
         OutputError: The file system refused.
         InUse: Another run is at work there.
     """
     make_folder(folder / WORK_FOLDER)
     with Lock(folder / WORK_FOLDER, None, note=reporter.note) as lock:
-        # Another run may have mended some meanwhile.
+        # Another run may have repaired some meanwhile.
         wrong = {name for name in damaged if not _is_right(folder / name, manifest)}
         lock.confirm()
         move_aside(folder, wrong, reporter)
@@ -78,18 +78,18 @@ def make_missing(
     jobs: int | None,
     backend: str,
 ) -> Repair:
-    """Make again what only the source can give, after `repair_pack`.
+    """Make the files again that need the source, after `repair_pack`.
 
     Args:
         folder: The pack.
         manifest: Its manifest.
-        source: What it was made from.
-        reporter: Hears what is going on.
+        source: The source that it was made from.
+        reporter: Called with progress and notes.
         jobs: Worker processes; None = the cores this process may use.
         backend: loky, threading, sequential.
 
     Raises:
-        UsageError: The source is not what it was, or the pack is from no source.
+        UsageError: The source has changed, or the pack was not made from a source.
         PackerError: As `convert_dataset`.
     """
     options = replace(options_of(folder, manifest), jobs=jobs, backend=backend)
@@ -101,7 +101,7 @@ def make_missing(
 
 
 def _is_right(path: Path, manifest: Manifest) -> bool:
-    """Whether a file is what the manifest lists; one that is not there needs no moving."""
+    """Return whether a file matches the manifest; a missing one need not be moved."""
     record = manifest.all_files().get(path.name)
     with output_errors(path):
         try:

@@ -1,4 +1,4 @@
-"""What workers of `packer verify` do: compare one file, read the samples of one batch."""
+"""Do the tasks of `packer verify`'s workers: compare one file, read the samples of one batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from packer.pack.payloads import Payloads
 
 @dataclass(frozen=True)
 class ListedFile:
-    """A file and what the manifest says of it."""
+    """A file and its entry in the manifest."""
 
     path: Path
     size: int
@@ -24,12 +24,12 @@ class ListedFile:
 
 
 def name_file(file: ListedFile) -> str:
-    """Names a file, for an error."""
+    """Return a file's name for an error."""
     return str(file.path)
 
 
 def compare_file(file: ListedFile) -> str:
-    """How a file differs, "" if it does not."""
+    """Return how a file differs; "" if it does not."""
     try:
         status = file.path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -53,12 +53,12 @@ class ReadTask:
 
 
 def name_batch(task: ReadTask) -> str:
-    """Names a batch, for an error."""
+    """Return a batch's name for an error."""
     return f"{task.payloads.pack.split}, batch {task.batch}"
 
 
 def read_batch(task: ReadTask) -> list[str]:
-    """The damage in one batch, a line a sample."""
+    """Return the damage in one batch, one line per sample."""
     pack = task.payloads.pack
     image = next(entry for entry in pack.manifest.fields if entry.kind == "image")
     first = int(pack.index["batch_first"][task.batch])

@@ -1,4 +1,4 @@
-"""How much of a pack is verified: some of its batches, or as much as there is time for."""
+"""Choose the part of a pack to verify: some of its batches, or as many as the time allows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Subset:
     """Some of a pack's batches.
 
     Attributes:
-        share: Part of them to draw at random, above 0, at most 1.
+        share: Fraction of them to draw at random, above 0, at most 1.
         part: (K, N): those whose number mod N is K, instead.
     """
 
@@ -31,11 +31,11 @@ class Subset:
     part: tuple[int, int] | None = None
 
     def choose(self, batches: int, rng: random.Random) -> list[int]:
-        """Numbers of the chosen batches, ascending; at least one, if there are any.
+        """Return the numbers of the chosen batches, ascending; at least one, if there are any.
 
         Args:
-            batches: How many there are.
-            rng: Draws them, where a share is wanted.
+            batches: Number of batches.
+            rng: Draws them if `share` is given.
         """
         if self.part is not None:
             number, parts = self.part
@@ -44,10 +44,10 @@ class Subset:
 
 
 def parse_subset(text: str) -> Subset:
-    """ "5%" → a twentieth, drawn at random; "3/20" → part 3, from 0, of 20.
+    """Parse "5%" (a twentieth, drawn at random) or "3/20" (part 3, counted from 0, of 20).
 
     Raises:
-        ConfigError: Neither; or no part at all, or more than everything.
+        ConfigError: It has neither form, or its value is out of range.
     """
     if (part := parse_part(text)) is not None and part[0] < part[1]:
         return Subset(part=part)
@@ -61,12 +61,12 @@ def parse_subset(text: str) -> Subset:
 
 
 class Work:
-    """What is still to be done: until the time is up, and how far it is.
+    """The remaining tasks, until the time is up, and their progress.
 
     Args:
-        total: Bytes to be read, as far as known.
-        minutes: How long new tasks are begun; None: until there are none left.
-        reporter: Hears how far the work is.
+        total: Estimated number of bytes to read.
+        minutes: Time during which new tasks are started; None: without limit.
+        reporter: Called with the progress.
 
     Attributes:
         is_stopped: Whether tasks were left when the time was up.
@@ -79,7 +79,7 @@ class Work:
         self._reporter = reporter
 
     def begin(self, tasks: Iterable[T]) -> Iterator[T]:
-        """The tasks, as long as there is time."""
+        """Yield the tasks until the time is up."""
         for task in tasks:
             if self._end is not None and time.monotonic() >= self._end:
                 self.is_stopped = True
@@ -87,8 +87,8 @@ class Work:
             yield task
 
     def done(self, size: int) -> None:
-        """Report that as many bytes are dealt with."""
-        # Samples of damaged shards are read too, which nobody knew before.
+        """Report that this many bytes are done."""
+        # Samples of damaged shards are read too, which the estimate does not include.
         self._done = min(self._done + size, self._total)
         self._reporter.progress(
             Progress(self._done, self._total, read=self._done, fresh=self._done)
@@ -96,12 +96,12 @@ class Work:
 
 
 class ComparedBytes(Reporter):
-    """Hears of pictures that are compared, and reports them as bytes of a pack.
+    """A reporter that converts the count of compared pictures into bytes of a pack.
 
     Args:
-        work: What they are a part of.
-        size: Bytes that all of them stand for.
-        reporter: Hears everything else.
+        work: The work that they are a part of.
+        size: Number of bytes that all of them stand for.
+        reporter: Receives all other events.
     """
 
     def __init__(self, work: Work, size: int, reporter: Reporter) -> None:
@@ -109,23 +109,23 @@ class ComparedBytes(Reporter):
         self._told = 0
 
     def note(self, text: str) -> None:
-        """Handed on."""
+        """Pass the event on."""
         self._reporter.note(text)
 
     def warn(self, text: str) -> None:
-        """Handed on."""
+        """Pass the event on."""
         self._reporter.warn(text)
 
     def detail(self, text: str) -> None:
-        """Handed on."""
+        """Pass the event on."""
         self._reporter.detail(text)
 
     def scanned(self, files: int) -> None:
-        """Handed on."""
+        """Pass the event on."""
         self._reporter.scanned(files)
 
     def progress(self, progress: Progress) -> None:
-        """In bytes."""
+        """Report the pictures as bytes."""
         reached = self._size * progress.done // max(1, progress.total)
         self._work.done(reached - self._told)
         self._told = reached

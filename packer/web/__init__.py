@@ -1,1 +1,1 @@
-"""Downloads that go on where they were cut off."""
+"""Download files, and resume interrupted downloads."""

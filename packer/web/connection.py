@@ -1,7 +1,7 @@
-"""HTTP(S) connections whose server must send, headers and content alike, at a least speed.
+"""Open HTTP(S) connections that fail if headers or content arrive below a minimum speed.
 
-A timeout alone ends a connection that is silent. A server that sends a byte now and then would hold
-a download for ever.
+A timeout only ends a connection without any data. A server that sends a byte now and then would
+block a download forever.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 
 from packer.files.regular import open_regular
 
-#: What `connect` opens.
+#: Schemes of the addresses that `connect` opens.
 SCHEMES = ("http", "https", "file")
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How slow a server may be.
+    """Minimum speed of a server.
 
     Attributes:
         timeout: Seconds without a byte after which a connection counts as dead.
-        speed: Least bytes a second, on average over `window`.
-        window: Seconds of waiting for the server.
+        speed: Minimum in bytes per second, on average over `window`.
+        window: Seconds of waiting for the server over which the speed is averaged.
     """
 
     timeout: float
@@ -43,7 +43,7 @@ def connect(request: urllib.request.Request, pace: Pace) -> Any:
     Raises:
         urllib.error.HTTPError: The server refused.
         OSError, http.client.HTTPException: There is no connection, or it broke.
-        ValueError: No such address can be.
+        ValueError: The address is invalid.
     """
     parts = urllib.parse.urlsplit(request.full_url)
     scheme = parts.scheme
@@ -51,7 +51,7 @@ def connect(request: urllib.request.Request, pace: Pace) -> Any:
         raise ValueError(f"{scheme or 'no'} scheme; packer fetches {', '.join(SCHEMES)}")
     if scheme == "file":
         path = urllib.request.url2pathname(parts.path)
-        open_regular(Path(path), follow=True).close()  # a pipe would be waited for
+        open_regular(Path(path), follow=True).close()  # opening a pipe would block
     for address in (request.full_url, urllib.request.getproxies().get(scheme, "")):
         _check_port(address)
     opener = urllib.request.build_opener(_handler(pace, tls=False), _handler(pace, tls=True))
@@ -59,14 +59,14 @@ def connect(request: urllib.request.Request, pace: Pace) -> Any:
 
 
 def _check_port(address: str) -> None:
-    """Some systems connect to another port where the number is too large."""
+    """Refuse invalid ports: some systems connect to another port if the number is too large."""
     place = address if "://" in address else f"//{address}"
     if urllib.parse.urlsplit(place).port == 0:
         raise ValueError(f"port 0 in {address!r}")
 
 
 def _handler(pace: Pace, *, tls: bool) -> urllib.request.BaseHandler:
-    """What opens such addresses with a pace."""
+    """Return an opener for these addresses with a minimum speed."""
     base: Any = http.client.HTTPSConnection if tls else http.client.HTTPConnection
 
     def make(*arguments: Any, **options: Any) -> Any:
@@ -106,8 +106,8 @@ def _response_class(pace: Pace) -> Any:
 
 
 class _Paced(io.RawIOBase):
-    """Bytes of a connection, which end in TimeoutError where too few come. Only waiting for them
-    counts, not what is done between two reads.
+    """Bytes of a connection, with a TimeoutError if they arrive too slowly. Only the time spent
+    waiting for them counts, not the time between two reads.
     """
 
     def __init__(self, raw: Any, pace: Pace) -> None:

@@ -1,8 +1,8 @@
-"""One file over HTTP(S): goes on where it was cut, tries again, and never takes a guess for data.
+"""Download one file over HTTP(S), with retries, and resume interrupted downloads.
 
-The bytes so far are in `NAME.part`; beside it, `NAME.part.json` says of which version of the file
-they are (its ETag or date), so that a server that has another one by now sends it from the start
-(If-Range, RFC 9110, 13.1.5).
+The bytes so far are in `NAME.part`. `NAME.part.json` beside it holds the version of the file (its
+ETag or date), so that a server that has another version by now sends that from the start (If-Range,
+RFC 9110, 13.1.5).
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from packer.files.fsio import output_error, output_errors, remove_if_there, writ
 from packer.files.regular import read_json
 from packer.web.connection import Pace, connect
 
-#: Bytes so far, bytes in all (None: the server does not say).
+#: Bytes so far, bytes in all (None if the server does not send the size).
 Progress = Callable[[int, "int | None"], None]
 
 _READ_BYTES = 1 << 20
-#: A try that brought this much was worth it: patience starts anew.
+#: After a try that received this many bytes, the count of failed tries starts at 0 again.
 _WORTH_BYTES = 1 << 20
 #: Statuses with the file in the answer (RFC 9110; 203: a proxy has changed it, as its size or
-#: checksum shows). 204, 205 and others bring nothing, however often they are asked.
+#: checksum shows). 204, 205 and others have no content, and a retry does not change that.
 _CONTENT = (200, 203, 206)
-#: Bytes of the notes beside a part, at most, and what a version in them may be: it is sent.
+#: Largest size of the notes beside a part, and form of a version in them, which is sent.
 _NOTES_BYTES = 64 << 10
 _VERSION = re.compile(r"[\x20-\x7e]{1,1000}")
-#: Statuses that may be better the next time (RFC 9110; 429 RFC 6585).
+#: Statuses for which a retry may succeed (RFC 9110; 429 RFC 6585).
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
-#: Errors of networks and servers that may be gone the next time.
+#: Errors of networks and servers for which a retry may succeed.
 _PASSING_ERRORS = (
     *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.EIO),
     *(errno.ENETUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.EHOSTUNREACH, errno.EHOSTDOWN),
@@ -55,18 +55,18 @@ _PASSING_ERRORS = (
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to go on with a server that fails.
+    """Limits of the retries with a server that fails.
 
     Attributes:
-        tries: In a row that bring nothing, for each address.
-        first_tries: The same for an address that has sent nothing yet, where nobody listens or
-            whose name is not found: most likely it is wrong, or a proxy's is.
+        tries: Failed tries in a row, for each address.
+        first_tries: The same for an address that has sent nothing yet, if the connection is refused
+            or the name is not found: most likely the address, or a proxy's, is wrong.
         first_wait: Seconds before the second try; doubled before each further one.
-        longest_wait: Seconds, at most.
+        longest_wait: Longest wait in seconds.
         timeout: Seconds without a byte after which a connection counts as dead.
-        least_speed: Bytes a second, on average over `timeout`; a connection that is slower counts
-            as a try that failed.
-        sleep: Waits for so many seconds.
+        least_speed: Bytes per second, on average over `timeout`; a slower connection counts as a
+            failed try.
+        sleep: Function that waits for a number of seconds.
     """
 
     tries: int = 8
@@ -82,10 +82,10 @@ class _TryError(Exception):
     """A try that failed.
 
     Args:
-        reason: In a few words.
-        passing: Whether trying again may help.
-        wait: Seconds that the server asks to wait.
-        nobody: Whether no server was met at all.
+        reason: The reason in a few words.
+        passing: Whether a retry may succeed.
+        wait: Seconds to wait, as the server's Retry-After has them.
+        nobody: Whether no server was reached at all.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class _TryError(Exception):
 
 @contextlib.contextmanager
 def lock_part(part: Path) -> Iterator[None]:
-    """Keep other processes from writing the same part file; makes it if it is not there.
+    """Lock a part file against other processes; create it if it does not exist.
 
     Raises:
-        OutputError: One is at it, or the file cannot be written.
+        OutputError: Another process is downloading it, or the file cannot be written.
     """
     with output_errors(part):
         file = _open_part(part)
@@ -125,17 +125,17 @@ def download(
 
     Args:
         urls: Tried in order.
-        part: Goes on from the bytes that are in it.
+        part: The file; the download resumes after the bytes that are in it.
         size: Bytes that the file must have, or None.
-        patience: With the server.
+        patience: Limits of the retries.
         progress: Called after every piece.
 
     Returns:
         Whether bytes of several tries were joined; if their checksum is wrong, the file may have
-        changed in between, and is worth another try from the start.
+        changed in between, and a download from the start may succeed.
 
     Raises:
-        PackerError: No address works; says why for each.
+        PackerError: No address works; the message has the reason for each.
         OutputError: The disk is full, or `part` cannot be written.
     """
     joined = _length(part) > 0
@@ -166,7 +166,7 @@ def download(
 
 
 def forget(part: Path) -> None:
-    """Remove a part file and what is known of it."""
+    """Remove a part file and its notes."""
     remove_if_there(part)
     remove_if_there(_notes_path(part))
 
@@ -247,7 +247,7 @@ class _Try:
 
     def _refused(self, error: urllib.error.HTTPError, have: int) -> None:
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-            # We have all there is, or more: which, its own length says.
+            # The part is complete or too long; the length in the answer shows which.
             if error.headers.get("Content-Range", "") == f"bytes */{have}" and self.size is None:
                 return
             _truncate(self.part)
@@ -265,23 +265,23 @@ def _network_failure(error: BaseException) -> _TryError:
 
 
 def _is_passing(reason: Any) -> bool:
-    """Whether another try may bring what this one did not."""
+    """Return whether a retry may succeed."""
     if isinstance(reason, socket.gaierror):
         return reason.errno == socket.EAI_AGAIN
     if isinstance(reason, ssl.SSLError):
         return isinstance(reason, (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError))
     if isinstance(reason, http.client.HTTPException):
-        # Others say that no HTTP server is there, or that there can be no such address.
+        # Others mean that there is no HTTP server, or that the address is invalid.
         return isinstance(reason, (http.client.RemoteDisconnected, http.client.IncompleteRead))
     if not isinstance(reason, OSError):
-        return False  # urllib's own words: an unknown scheme, no host
+        return False  # messages of urllib: an unknown scheme, no host
     if tunnel := re.match(r"Tunnel connection failed: (\d+)", str(reason)):
         return int(tunnel[1]) in _PASSING  # what a proxy said
     return isinstance(reason, TimeoutError) or reason.errno in _PASSING_ERRORS
 
 
 def _version(headers: Any) -> str:
-    """What If-Range may name: a strong ETag, else the date."""
+    """Return the version for If-Range: a strong ETag, else the date."""
     tag: str = headers.get("ETag", "")
     if tag and not tag.startswith("W/"):
         return tag
@@ -306,9 +306,9 @@ def _notes_path(part: Path) -> Path:
 
 
 def _read_notes(part: Path) -> dict[str, str]:
-    """Address → version of the file there that the part's bytes are of. Where there are no notes,
-    or rubbish, the server does not learn of a version, and may send another one's bytes: then the
-    checksum differs, and the file is fetched from the start.
+    """Return the version of the part's bytes by address. Without valid notes no version is sent,
+    and the server may send bytes of another version: then the checksum differs, and the file is
+    downloaded from the start.
     """
     try:
         notes = read_json(_notes_path(part), _NOTES_BYTES)
@@ -335,7 +335,7 @@ def _write_notes(part: Path, url: str, version: str) -> None:
 
 
 def _open_part(part: Path, flags: int = 0) -> BinaryIO:
-    """Open a part file to write at its end; made if it is not there.
+    """Open a part file to append to it; create it if it does not exist.
 
     Raises:
         OSError: It is a link, which would lead to another file, or no regular file.

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# One task of a job array makes one part of a pack:
+# Make one part of a pack, as one task of a job array.
 #
-#     sbatch --array=0-15 --cpus-per-task=4 scripts/slurm/convert.sh 16 SOURCE OUT [options]
+#     sbatch --array=0-15 --cpus-per-task=4 convert.sh 16 SOURCE OUT [options of packer convert]
 #
-# PARTS (16) is said by hand, and --array may be any part of 0-15: SLURM_ARRAY_TASK_COUNT counts the
-# tasks of this submission, so in a rerun of --array=2 it would be 1, and the part another one.
-# The options are those of packer convert.
+# PARTS (16) is an argument, so that --array may name some of the tasks 0-15: SLURM_ARRAY_TASK_COUNT
+# counts the tasks of this submission; it would be 1 in a rerun with --array=2.
 #SBATCH --job-name=packer-convert
 #SBATCH --output=packer-convert-%A_%a.log
-# Started again by SLURM after a lost node or preemption: shards that are done stay done, and the
-# log goes on where it was.
+# SLURM starts the task again after a lost node or preemption; finished shards are kept, and the
+# log is appended to.
 #SBATCH --requeue
 #SBATCH --open-mode=append
 set -euo pipefail
@@ -19,7 +18,7 @@ parts=${1:?$usage} source=${2:?$usage} out=${3:?$usage}
 shift 3
 part=${SLURM_ARRAY_TASK_ID:?$usage}
 
-# `module load`, `conda activate`: see submit. Such code does not expect -u.
+# `module load`, `conda activate`: see submit. Such code fails with -u.
 if [[ -n ${PACKER_SETUP:-} ]]; then
     set +u
     # shellcheck source=/dev/null
@@ -27,7 +26,7 @@ if [[ -n ${PACKER_SETUP:-} ]]; then
     set -euo pipefail
 fi
 
-# The default, all cores of the machine, would be more than this task was given.
+# The default, all cores of the machine, would be more than the CPUs of this task.
 export PACKER_JOBS=${PACKER_JOBS:-${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-1}}}
 
 # exec: this process becomes packer, so SLURM's SIGTERM (scancel, time limit, preemption; SIGKILL

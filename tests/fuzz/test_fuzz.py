@@ -51,9 +51,9 @@ def test_each_harm_is_seen(harm: str) -> None:
     code = f"""
 import ctypes, os, sys, time
 sys.path.insert(0, {str(SCRIPT.parent)!r})
-import _fuzz_child
+from fuzzing import child
 from packer.errors import DamageError
-_fuzz_child.PATIENCE = 1.0
+child.PATIENCE = 1.0
 def case(data, folder):
     if data != b"harm":
         return
@@ -65,8 +65,8 @@ def case(data, folder):
         "lines": lambda: (_ for _ in ()).throw(DamageError("a\\nb")),
         "fine": lambda: (_ for _ in ()).throw(DamageError("a")),
     }}[{harm!r}]()
-outcomes = _fuzz_child.Outcomes()
-_fuzz_child.run_cases(case, iter([b"a", b"harm", b"b"]), outcomes)
+outcomes = child.Outcomes()
+child.run_cases(case, iter([b"a", b"harm", b"b"]), outcomes)
 print(dict(outcomes.counts))
 """
     done = subprocess.run(

@@ -32,7 +32,7 @@ device srv:/b mounted on /mnt/b with fstype nfs statvers=1.1
 
 
 def test_reads_the_client_s_own_counters() -> None:
-    mount = runpy.run_path(str(SCRIPTS / "_nfs_mount.py"))
+    mount = runpy.run_path(str(SCRIPTS / "bench" / "nfs_mount.py"))
     lines = MOUNTSTATS.splitlines()
     found = mount["parse_mountstats"](lines, "/mnt/a")
     assert (dict(found.ops), found.read, found.rpcs) == ({"NULL": 1, "READ": 62}, 32271999, 63)

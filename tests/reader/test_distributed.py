@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 from packer.reader import BatchStream, PackedDataset
 from tests.packs import BuildPack
 
-ROOT = Path(__file__).parents[2]
+EXAMPLE = Path(__file__).parents[2] / "scripts" / "examples" / "train_ddp.py"
 
 pytestmark = [
     pytest.mark.cluster,
@@ -216,8 +216,8 @@ def test_killed_and_resumed_on_other_ranks(
 
 
 def test_the_example_trains_and_goes_on(build_pack: BuildPack, tmp_path: Path) -> None:
-    """scripts/train_ddp.py under torchrun: 2 ranks for an epoch, 1 rank for another; the first
-    without a split to test with.
+    """train_ddp.py under torchrun: 2 ranks for an epoch, 1 rank for another; the first without a
+    split to test with.
     """
     built = build_pack([[8, 8], [8, 5]], codec="jpeg", sizes=[(80, 70), (64, 90)])
     output = ""
@@ -225,7 +225,7 @@ def test_the_example_trains_and_goes_on(build_pack: BuildPack, tmp_path: Path) -
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-                *("--nproc-per-node", str(world), ROOT / "scripts" / "train_ddp.py", built.root),
+                *("--nproc-per-node", str(world), EXAMPLE, built.root),
                 *("--checkpoint", tmp_path / "run.pt", "--epochs", str(epochs)),
                 *(("--val", "train") if epochs > 1 else ()),
                 *("--global-batch-size", "8", "--every", "2", "--size", "48", "--workers", "1"),
@@ -239,9 +239,9 @@ def test_the_example_trains_and_goes_on(build_pack: BuildPack, tmp_path: Path) -
         assert done.returncode == 0, done.stderr
         output += done.stdout
     first, *lines = output.splitlines()
-    assert first.startswith("training without tests, as the pack has no split 'val'")
+    assert first.startswith("training without validation: the pack has no split 'val'")
     assert [line.split(", loss")[0] for line in lines] == ["epoch 0: 3 steps", "epoch 1: 3 steps"]
-    assert ["right" in line for line in lines] == [False, True]
+    assert ["accuracy" in line for line in lines] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_the_example_refuses_wrong_arguments(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """With --check as without it; right ones are taken although there is no pack yet."""
-    script = str(ROOT / "scripts" / "train_ddp.py")
+    script = str(EXAMPLE)
     for check in ([], ["--check"]):
         monkeypatch.setattr(sys, "argv", [script, "no pack yet", *arguments, *check])
         with pytest.raises(SystemExit) as caught:
@@ -273,7 +273,7 @@ def test_the_example_refuses_wrong_arguments(
 
 
 def test_the_example_names_the_splits_that_there_are(build_pack: BuildPack) -> None:
-    example = runpy.run_path(str(ROOT / "scripts" / "train_ddp.py"))
+    example = runpy.run_path(str(EXAMPLE))
     options = argparse.Namespace(pack=build_pack([[8, 8]]).root, val="valid")
     with pytest.raises(SystemExit, match="has no split 'valid', only train"):
         example["validation_split"](options)
@@ -284,7 +284,7 @@ def test_the_example_names_the_splits_that_there_are(build_pack: BuildPack) -> N
 def test_the_example_keeps_the_global_batch_size(
     build_pack: BuildPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    example = runpy.run_path(str(ROOT / "scripts" / "train_ddp.py"))
+    example = runpy.run_path(str(EXAMPLE))
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: 3)
     built = build_pack([[8, 8]], codec="jpeg", sizes=[(80, 70)])
     options = argparse.Namespace(pack=built.root, size=32, global_batch_size=8)

@@ -26,6 +26,7 @@ class Cluster(Protocol):
 
     folder: Path
     notes: Path
+    bin: Path
 
     def environment(self, **variables: str) -> dict[str, str]: ...
     def bash(self, *words: object, **variables: str) -> subprocess.CompletedProcess[str]: ...
@@ -33,7 +34,8 @@ class Cluster(Protocol):
 
 
 def test_nothing_else_lies_there() -> None:
-    assert sorted(NAMES) == sorted(path.name for path in SLURM.iterdir())
+    files = {path.name for path in SLURM.iterdir() if path.is_file()}
+    assert files == {*NAMES, "__init__.py"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,6 +91,30 @@ def test_submit_chains_three_jobs(cluster: Cluster, photos: Path) -> None:
         "--nodes=2", str(SLURM / "train.sh"), str(SLURM.parent), "out",
         "--epochs", "3", "--val", "val",
     ]  # fmt: skip
+
+
+def test_copied_scripts_find_each_other(cluster: Cluster, photos: Path) -> None:
+    """The jobs run the copies; a script that was copied without the others is refused."""
+    copy = f"{sys.executable} -m packer examples --all 'my jobs'"
+    assert cluster.bash("-c", copy).returncode == 0
+    jobs = cluster.folder / "my jobs"
+    found = cluster.bash("my jobs/slurm/submit", "--train=--epochs 3", "8", photos, "out")
+    assert found.returncode == 0, found.stderr
+    called = [cluster.called(f"sbatch-{number}")["arguments"] for number in (100, 101, 102)]
+    for name, arguments in zip(("convert.sh", "merge.sh", "train.sh"), called, strict=True):
+        assert str(jobs / "slurm" / name) in arguments
+    task = {"SLURM_JOB_NODELIST": "node[7-8]", "SLURM_JOB_ID": "4711", "SLURM_NNODES": "2"}
+    words = called[2][called[2].index(str(jobs / "slurm" / "train.sh")) :]
+    trained = cluster.bash(*words, **task, PACKER_PYTHON=str(cluster.bin / "stub-python"))
+    assert trained.returncode == 0, trained.stderr
+    example = str(jobs / "examples" / "train_ddp.py")
+    assert example in cluster.called("python-torch.distributed.run")["arguments"]
+    Path(example).unlink()
+    found = cluster.bash("my jobs/slurm/submit", "8", photos, "out")
+    assert found.returncode == 2
+    assert found.stderr == (
+        f"submit: {example}: no such file; `packer examples --all DIR` copies all scripts\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,7 +248,7 @@ def test_a_lost_task_is_named_and_its_rerun_completes_the_pack(
     log = (cluster.folder / "job-101.log").read_text()
     assert "run these of the 3 parts again: --array=1" in log
     assert " failed (exit code 1): " in log
-    line = log.partition("run this, and they are joined: ")[2].splitlines()[0]
+    line = log.partition("to make and join them, run: ")[2].splitlines()[0]
     assert "--array=1 3 " in line
 
     assert cluster.bash("-c", line, STUB_RUN="1").returncode == 0
@@ -327,7 +353,7 @@ def test_training_stages_on_each_node_and_meets_on_the_first(cluster: Cluster) -
     assert cluster.called("python-torch.distributed.run")["arguments"] == [
         "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "4",
         "--rdzv-id", "104711", "--rdzv-backend", "c10d", "--rdzv-endpoint", "node7:24711",
-        str(SLURM.parent / "train_ddp.py"), "/dev/shm/copy", "--epochs", "3",
+        str(SLURM.parent / "examples" / "train_ddp.py"), "/dev/shm/copy", "--epochs", "3",
     ]  # fmt: skip
 
 

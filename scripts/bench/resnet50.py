@@ -1,6 +1,6 @@
-"""ResNet-50, the model that data loaders are measured with (He et al. 2015, arXiv:1512.03385).
+"""Define ResNet-50, the usual model for measuring data loaders (He et al. 2015, arXiv:1512.03385).
 
-As is usual, a block's stride is that of its 3×3 convolution, not of the first 1×1.
+As usual, the 3×3 convolution of a block has its stride, not the first 1×1 one.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # channels, blocks, first stride
-WIDER = 4  # a block's output channels, times its own
+WIDER = 4  # output channels of a block, as a multiple of its inner ones
 
 
 def resnet50(classes: int) -> nn.Module:
-    """From N×3×H×W to N×classes."""
+    """Return the model, which maps N×3×H×W to N×classes."""
     layers: list[nn.Module] = [
         *convolution(3, 64, 7, 2),
         nn.ReLU(inplace=True),
@@ -28,7 +28,7 @@ def resnet50(classes: int) -> nn.Module:
 
 
 def convolution(before: int, after: int, size: int, stride: int = 1) -> list[nn.Module]:
-    """With its normalisation."""
+    """Return a convolution with its normalisation."""
     return [
         nn.Conv2d(before, after, size, stride, size // 2, bias=False),
         nn.BatchNorm2d(after),
@@ -36,7 +36,7 @@ def convolution(before: int, after: int, size: int, stride: int = 1) -> list[nn.
 
 
 class Block(nn.Module):
-    """1×1, 3×3 and 1×1 beside a connection that leaves them out."""
+    """Convolutions of 1×1, 3×3 and 1×1 with a skip connection."""
 
     def __init__(self, before: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -54,6 +54,6 @@ class Block(nn.Module):
         )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """N×before×H×W."""
+        """Apply the block to N×before×H×W."""
         added: torch.Tensor = self.main(images) + self.beside(images)
         return torch.relu(added)

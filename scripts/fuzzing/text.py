@@ -1,4 +1,4 @@
-"""Kinds of input that people write or that lie beside what they have: recipes, configs, notes."""
+"""Make and run inputs that users write: recipes and configs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import importlib.resources
 import random
 from pathlib import Path
 
-from _fuzz_change import change_bytes
-
+from fuzzing.change import change_bytes
 from packer import recipe
 from packer.settings.configfile import load_config
 from packer.settings.options import ConvertOptions
@@ -40,12 +39,12 @@ options: {split: train=0.8, resize: 256, shard-size: 64MB, exclude-class: [a], p
 
 
 def seed_recipe() -> list[bytes]:
-    """The package's own recipes, and one with all keys."""
+    """Return the package's own recipes, and one with all keys."""
     return [*_files("packer.recipes"), _RECIPE]
 
 
 def seed_config() -> list[bytes]:
-    """The package's own configs, and one with many keys."""
+    """Return the package's own configs, and one with many keys."""
     many = b"resize: 224x224\nresize-mode: crop\nfilter: box\nquality: 80\nseed: 3\npart: 0/4\n"
     more = (
         b"format: hdf5\ncodec: raw\nbackground: '#102030'\nshard-size: 1GB\njobs: 2\nsplit: none\n"
@@ -65,7 +64,7 @@ def change_text(rng: random.Random, data: bytes) -> bytes:
 
 
 def run_recipe(data: bytes, folder: Path) -> None:
-    """Read a recipe, and use what it says."""
+    """Read a recipe and use its values."""
     path = folder / "mine.yaml"
     path.write_bytes(data)
     known = recipe.load(str(path))

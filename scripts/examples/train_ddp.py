@@ -1,12 +1,12 @@
-"""Trains a small classifier on a pack, on any number of GPUs or CPUs, and goes on where it stopped.
+"""Train a small classifier on a pack with DistributedDataParallel, and resume from checkpoints.
 
-    torchrun --nproc-per-node 2 scripts/train_ddp.py PACK --checkpoint run.pt
+    torchrun --nproc-per-node 2 train_ddp.py PACK --checkpoint run.pt
 
-Killed at any moment, the same command goes on from the last checkpoint, also with another number of
-processes or nodes: as the global batch size stays, the mini-batches are those of an unbroken run.
-Tests on the split `val` after each epoch, if the pack has one. With `--check` it looks at the
-arguments alone: that takes no pack and no GPU, so it can be done before a pack is made.
-Written to be copied: what a pack needs is in `stream_of`, `main` and the two lines with `state`.
+If the run is killed, the same command resumes from the last checkpoint, also with another number of
+processes or nodes: the global batch size stays, so the mini-batches are those of an unbroken run.
+After each epoch the model is tested on the split `val`, if the pack has one. `--check` only checks
+the arguments; it needs no pack and no GPU, so it can run before a pack is made.
+To use packer in your own script, copy `stream_of` and the lines of `main` with `stream`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from packer.reader.transforms import CenterCrop, RandomHorizontalFlip, RandomRes
 
 
 def main() -> None:
-    """Train, one process a GPU."""
+    """Train, with one process for each GPU."""
     options = parse()
     if options.check:
         return
@@ -51,39 +51,39 @@ def main() -> None:
         optimizer.load_state_dict(saved["optimizer"])
         stream.load_state_dict(saved["stream"])
 
-    for epoch in range(stream.epoch, options.epochs):  # each loop over the loader is the next one
+    for epoch in range(stream.epoch, options.epochs):  # each loop reads the next epoch
         step, loss = 0, torch.zeros(())
         for step, mini_batch in enumerate(loader, 1):
             images, labels = (field.to(device, non_blocking=True) for field in mini_batch)
             loss = nn.functional.cross_entropy(model(images.float() / 255), labels)
             optimizer.zero_grad()
-            torch.autograd.backward(loss)
+            loss.backward()
             optimizer.step()
             if step % options.every == 0:
                 save(options.checkpoint, model, optimizer, stream.state_dict(step=step))
         save(options.checkpoint, model, optimizer, stream.state_dict(step=step))
-        told = f"epoch {epoch}: {step} steps, loss {loss.item():.3f}"
+        line = f"epoch {epoch}: {step} steps, loss {loss.item():.3f}"
         if val is not None:
-            told += f", {accuracy(model.module, stream_of(options, val), device):.1%} right"
+            line += f", {accuracy(model.module, stream_of(options, val), device):.1%} accuracy"
         if dist.get_rank() == 0:
-            print(told)
+            print(line)
     dist.destroy_process_group()
 
 
 def validation_split(options: argparse.Namespace) -> str | None:
-    """The split to test with: the one that was asked for, else `val` if there is one."""
+    """Return the split of --val, else `val`; None if the pack has no split `val`."""
     known = tuple(read_manifest(options.pack).splits)
     if options.val is not None and options.val not in known:
         raise SystemExit(f"{options.pack} has no split {options.val!r}, only {', '.join(known)}")
     if options.val is None and "val" not in known:
         if dist.get_rank() == 0:
-            print("training without tests, as the pack has no split 'val' (--val names another)")
+            print("training without validation: the pack has no split 'val' (--val names another)")
         return None
     return str(options.val or "val")
 
 
 def stream_of(options: argparse.Namespace, split: str) -> BatchStream:
-    """This rank's mini-batches of a split. Ranks are found by themselves."""
+    """Return this rank's mini-batches of a split; torch.distributed gives BatchStream the rank."""
     train = split == "train"
     transform = [RandomResizedCrop(options.size), RandomHorizontalFlip()] if train else None
     dataset = PackedDataset(
@@ -97,7 +97,7 @@ def stream_of(options: argparse.Namespace, split: str) -> BatchStream:
 
 
 def accuracy(model: nn.Module, stream: BatchStream, device: torch.device) -> float:
-    """The part of all ranks' samples, each of which is in one mini-batch, that is classed right."""
+    """Return the accuracy over the samples of all ranks, each of which is in one mini-batch."""
     counts = torch.zeros(2, device=device)
     model.eval()
     with torch.no_grad():
@@ -110,7 +110,7 @@ def accuracy(model: nn.Module, stream: BatchStream, device: torch.device) -> flo
 
 
 def save(path: Path, model: Any, optimizer: Any, state: dict[str, Any]) -> None:
-    """Write a checkpoint, on rank 0; whole or not at all."""
+    """Write a checkpoint on rank 0, under a temporary name first: a killed run leaves no part."""
     if dist.get_rank() == 0:
         partial = path.with_name(path.name + ".partial")
         parts = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}
@@ -119,7 +119,7 @@ def save(path: Path, model: Any, optimizer: Any, state: dict[str, Any]) -> None:
 
 
 def network(classes: int) -> nn.Module:
-    """Any model goes here."""
+    """Return a small network; put your own model here."""
     return nn.Sequential(
         *(nn.Conv2d(3, 16, 5, stride=4), nn.BatchNorm2d(16), nn.ReLU()),
         *(nn.Conv2d(16, 32, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten()),
@@ -128,17 +128,19 @@ def network(classes: int) -> nn.Module:
 
 
 def parse() -> argparse.Namespace:
-    """The command line's arguments."""
+    """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pack", type=Path)
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoint.pt"))
     parser.add_argument("--epochs", type=whole(1), default=3)
-    parser.add_argument("--global-batch-size", type=whole(1), default=64, help="of all ranks")
+    parser.add_argument(
+        "--global-batch-size", type=whole(1), default=64, help="samples per step on all ranks"
+    )
     parser.add_argument("--every", type=whole(1), default=100, help="steps between checkpoints")
-    parser.add_argument("--size", type=whole(1), default=224, help="pixels a side")
+    parser.add_argument("--size", type=whole(1), default=224, help="side of the pictures in pixels")
     parser.add_argument("--val", help="split to test with [val, if there is one]")
-    parser.add_argument("--workers", type=whole(0), default=2, help="a rank")
-    parser.add_argument("--check", action="store_true", help="look at the arguments and do nothing")
+    parser.add_argument("--workers", type=whole(0), default=2, help="DataLoader workers per rank")
+    parser.add_argument("--check", action="store_true", help="check the arguments and exit")
     options = parser.parse_args()
     if not options.checkpoint.absolute().parent.is_dir():
         parser.error(f"--checkpoint: there is no folder {options.checkpoint.absolute().parent}")
@@ -146,7 +148,7 @@ def parse() -> argparse.Namespace:
 
 
 def whole(low: int) -> Callable[[str], int]:
-    """A type for argparse: whole numbers from `low`."""
+    """Return a type for argparse: whole numbers of at least `low`."""
 
     def number(text: str) -> int:
         value = int(text)

@@ -1,5 +1,6 @@
-"""What the bench scripts share. Imports nothing but the standard library: some run in a peer's
-environment.
+"""Format figures and describe the machine, for all bench scripts.
+
+Imports only the standard library: some scripts run in a peer's environment.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def read_once(path: Path) -> None:
 
 
 def cell(values: Sequence[float], digits: int) -> str:
-    """For a table: "median (lowest to highest)" of all rounds, "–" if there are none."""
+    """Return a table cell: "median (lowest to highest)" of all rounds, "–" if there are none."""
     if not values:
         return "–"
     return (
@@ -31,7 +32,7 @@ def cell(values: Sequence[float], digits: int) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Where it was measured, as JSON values."""
+    """Describe the machine as JSON values."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""The page cache, for `bench_read.py`: dropped file by file, which needs no special rights."""
+"""Drop files from the page cache for `bench_read.py`, which needs no special rights."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 def drop(folder: Path) -> None:
-    """Ask the kernel to forget all files below a folder: posix_fadvise(POSIX_FADV_DONTNEED).
+    """Drop all files below a folder from the page cache: posix_fadvise(POSIX_FADV_DONTNEED).
 
-    What some process has mapped at the moment stays, and so would what is not on the disk yet:
-    each file is synced before.
+    Pages that a process has mapped stay. So would pages that are not on the disk yet: each file is
+    synced before.
     """
     for path in _files(folder):
         number = os.open(path, os.O_RDONLY)
@@ -25,7 +25,7 @@ def drop(folder: Path) -> None:
 
 
 def cached(folder: Path) -> dict[str, float]:
-    """By entry of a folder, the part of its files' pages that is in the page cache: mincore(2)."""
+    """Return the fraction of pages in the page cache for each entry of a folder: mincore(2)."""
     counts: dict[str, tuple[int, int]] = {}
     for path in _files(folder):
         name = path.relative_to(folder).parts[0]
@@ -36,7 +36,7 @@ def cached(folder: Path) -> dict[str, float]:
 
 
 def _pages(path: Path) -> list[int]:
-    """1 for each page of a file that is in the page cache, else 0."""
+    """Return 1 for each page of a file that is in the page cache, else 0."""
     mincore = ctypes.CDLL(None, use_errno=True).mincore
     mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
     # A private mapping gives away its address, though nothing is written to it.
@@ -45,7 +45,7 @@ def _pages(path: Path) -> list[int]:
         states = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
         if mincore(ctypes.addressof(start), len(mapped), states):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
-        del start  # else the mapping cannot be closed
+        del start  # otherwise the mapping cannot be closed
     return [state & 1 for state in states]
 
 

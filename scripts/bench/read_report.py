@@ -1,4 +1,4 @@
-"""What `bench_read.py` found: ratios, Markdown tables, the chart, JSON."""
+"""Report the results of `bench_read.py`: ratios, Markdown tables, the chart, JSON."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import packer
-from _bench import cell, machine
-from _bench_read_work import BATCH
-from _chart import Bar, Panel, svg
+from bench.chart import Bar, Panel, svg
+from bench.figures import cell, machine
+from bench.read_work import BATCH
 
 WORDS = {
     "train": "decode + RandomResizedCrop(224) + flip",
@@ -27,7 +27,7 @@ Figures: TypeAlias = dict[str, float]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A reader: its command, with {data}, {task} and {workers} to be filled in."""
+    """A reader, and its command with {data}, {task} and {workers} to be filled in."""
 
     name: str
     kind: str  # limit, packer, peer
@@ -35,13 +35,13 @@ class Candidate:
     tasks: tuple[str, ...] | None = None
 
     def does(self, task: str) -> bool:
-        """Whether it has such a task."""
+        """Return whether it can do this task."""
         return self.tasks is None or task in self.tasks
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is compared."""
+    """A case in which readers are compared."""
 
     task: str
     workers: int
@@ -52,21 +52,21 @@ class Case:
 
     @property
     def place(self) -> str:
-        """Without the task."""
+        """Return the case's name without the task."""
         return f"workers: {self.workers}, {self.cache}"
 
 
 @dataclass
 class Outcome:
-    """All that was found.
+    """All results.
 
     Attributes:
         data: The folder that was read.
         candidates: All readers.
         results: Rounds by case and reader.
-        checks: What a reader gave when it was looked at, by reader, task and workers.
-        versions: Of the libraries, by reader.
-        failures: Who failed, where and how.
+        checks: Result of a reader's check, by reader, task and workers.
+        versions: Versions of the libraries, by reader.
+        failures: A line for each reader that failed.
     """
 
     data: Path
@@ -77,27 +77,27 @@ class Outcome:
     failures: list[str] = field(default_factory=list)
 
     def speeds(self, case: Case, name: str) -> list[float]:
-        """Images/s of all rounds; none, if it was not there or failed."""
+        """Return images/s of all rounds; none, if the reader did not run or failed."""
         rounds = self.results.get(case, {}).get(name, [])
         return [figures["speed"] for figures in rounds]
 
     def fastest(self, case: Case, names: list[str]) -> str | None:
-        """Who has the highest median, of some."""
+        """Return the reader with the highest median, of some."""
         medians = {
             name: statistics.median(speeds) for name in names if (speeds := self.speeds(case, name))
         }
         return max(medians, key=lambda name: medians[name]) if medians else None
 
     def fastest_peer(self, case: Case) -> str | None:
-        """The fastest peer's name."""
+        """Return the fastest peer's name."""
         return self.fastest(case, [found.name for found in self.candidates if found.kind == "peer"])
 
     def limit(self, case: Case) -> str | None:
-        """The name of the limit that ratios are taken to."""
+        """Return the name of the limit that ratios refer to."""
         return self.fastest(case, list(LIMITS))
 
     def ratios(self, case: Case, name: str, other: str | None) -> list[float]:
-        """Round by round."""
+        """Return the ratios, round by round."""
         mine, theirs = self.speeds(case, name), self.speeds(case, other) if other else []
         if not (mine and theirs):
             return []
@@ -105,7 +105,7 @@ class Outcome:
 
 
 def report(outcome: Outcome) -> str:
-    """A Markdown table for each task."""
+    """Return a Markdown table for each task."""
     parts = []
     for task in dict.fromkeys(case.task for case in outcome.results):
         cases = [case for case in outcome.results if case.task == task]
@@ -134,7 +134,7 @@ def _seen(outcome: Outcome, task: str) -> Iterator[dict[str, Any]]:
 
 
 def _ratio_rows(outcome: Outcome, cases: list[Case]) -> Iterator[str]:
-    """Who is the fastest peer, and packer's ratios to it and to the limit."""
+    """Return the fastest peer, and packer's ratios to it and to the limit."""
     yield _row("fastest peer", [outcome.fastest_peer(case) or "–" for case in cases])
     yield _row("limit", [outcome.limit(case) or "–" for case in cases])
     for candidate in outcome.candidates:
@@ -149,7 +149,7 @@ def _ratio_rows(outcome: Outcome, cases: list[Case]) -> Iterator[str]:
 
 
 def _more_rows(outcome: Outcome, cases: list[Case]) -> Iterator[str]:
-    """A second table: processor time, and the wait for an epoch's first mini-batch."""
+    """Return a second table: CPU time, and the wait for an epoch's first mini-batch."""
     yield ""
     yield _row("CPU ms an image; s to the first", [case.place for case in cases])
     yield _row("---", ["---"] * len(cases))
@@ -170,7 +170,7 @@ def _row(name: str, cells: list[str]) -> str:
 
 
 def chart(outcome: Outcome) -> str:
-    """A panel for each case with the most workers, the fastest reader first."""
+    """Return a panel for each case with the most workers, the fastest reader first."""
     panels = []
     most = max((case.workers for case in outcome.results), default=0)
     for case in (case for case in outcome.results if case.workers == most):
@@ -189,7 +189,7 @@ def chart(outcome: Outcome) -> str:
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """Everything that was measured, as JSON values."""
+    """Return all measurements as JSON values."""
     return {
         "schema": "packer-bench-read-1",
         "packer": packer.__version__,

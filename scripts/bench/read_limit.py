@@ -1,14 +1,14 @@
-"""What no reader can exceed, for `bench_read.py`: the work itself, over bytes in memory.
+"""Measure the upper limit of all readers for `bench_read.py`: the work alone, on bytes in memory.
 
-    python scripts/_bench_read_limit.py decode|pixels|packer|copy --data DIR --task TASK --workers N
+    python -m bench.read_limit decode|pixels|packer|copy --data DIR --task TASK --workers N
 
     decode   simplejpeg decodes every picture, whole
     pixels   the same, then the crop, the resize by OpenCV and the flip into a mini-batch's memory
-    packer   what `packer.reader` does with a payload, into a mini-batch's memory
-    copy     of raw pixels: as many bytes as the crops have, copied as they lie
+    packer   the code of `packer.reader` for a payload, into a mini-batch's memory
+    copy     raw pixels: as many bytes as the crops have, copied without a crop
 
-The bytes lie in memory that the processes share, one for each worker; who is free takes the next
-pictures. A mini-batch's memory is used again and again. Nothing is read, checked or handed over.
+The bytes are in memory that the processes share, one process for each worker; a free process takes
+the next pictures. The memory of a mini-batch is reused. Nothing is read, checked or sent.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ import cv2
 import numpy as np
 import simplejpeg
 
-from _bench_read_serve import answer_all
-from _bench_read_work import BATCH, CROP, LIBRARIES, TASKS, pack_of, transforms
+from bench.read_serve import answer_all
+from bench.read_work import BATCH, CROP, LIBRARIES, TASKS, pack_of, transforms
 from packer.reader import PackedDataset
 from packer.reader.images.steps import Crop, Flip
 from packer.reader.order.hashing import Draws, combine
@@ -46,16 +46,16 @@ Work: TypeAlias = Callable[[Sequence[int], Any], Any]
 
 @dataclass(frozen=True)
 class Pass:
-    """What the processes share; they inherit it by fork.
+    """State that the processes share; they inherit it by fork.
 
     Attributes:
-        work: What they do.
+        work: The work to do.
         count: Number of pictures in an epoch.
         most: Number of pictures in all epochs.
-        seconds: When they stop before.
-        taken: How many pictures are taken.
-        ready: Where they wait for one another.
-        look: Whether the values of what they make are added up.
+        seconds: Time after which they stop.
+        taken: Number of pictures taken so far.
+        ready: Barrier at which they start together.
+        look: Whether to add up the values of the results.
     """
 
     work: Work
@@ -68,7 +68,7 @@ class Pass:
 
 
 def main() -> None:
-    """Load, and answer."""
+    """Load the pictures and answer requests."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("work", choices=sorted(WORKS))
     parser.add_argument("--data", type=Path, required=True)
@@ -92,10 +92,9 @@ def main() -> None:
 
 
 def load(pack: Path) -> list[memoryview]:
-    """All pictures as they are stored, in one shared memory.
+    """Return all stored pictures, in one shared memory.
 
-    Objects of their own would have their reference counts written by every process, and the page
-    that holds each copied for it.
+    Separate objects would be copied into every process: it writes their reference counts.
     """
     dataset = PackedDataset(pack, decode="bytes")
     stored = [dataset[number][0] for number in range(len(dataset))]
@@ -109,7 +108,7 @@ def load(pack: Path) -> list[memoryview]:
 
 
 def whole(pack: Path, payloads: list[memoryview]) -> Callable[[int], Any]:
-    """Decodes a picture into the same memory each time."""
+    """Return a function that decodes a picture, always into the same memory."""
     index = PackedDataset(pack, decode="bytes").pack.index
     buffer = np.empty(int((index["height"].astype(np.int64) * index["width"] * 3).max()), np.uint8)
     return lambda number: simplejpeg.decode_jpeg(payloads[number], "RGB", buffer=buffer)
@@ -146,7 +145,7 @@ def pixels_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
         crop = crops[number]
         pixels = decode(number)
         pixels = pixels[crop.top : crop.top + crop.height, crop.left : crop.left + crop.width]
-        # As packer does it, see `packer.imaging.native.fastresize`.
+        # As in packer, see `packer.imaging.native.fastresize`.
         small = (min(CROP, crop.width), min(CROP, crop.height))
         if small != (crop.width, crop.height):
             pixels = cv2.resize(pixels, small, interpolation=cv2.INTER_AREA)
@@ -161,7 +160,7 @@ def pixels_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
 
 
 def packer_work(pack: Path, task: str, payloads: list[memoryview]) -> Work:
-    """What packer's readers do once a payload is read."""
+    """Do the work of packer's readers after reading a payload."""
     decoder = PackedDataset(pack, transform=transforms(task), decode="numpy").decoder
 
     def draw(number: int) -> Draws:
@@ -205,7 +204,7 @@ def run(
     seconds: float = float("inf"),
     look: bool = False,
 ) -> dict[str, Any]:
-    """Until all or the time is over: images, seconds, and with `look` the total of all values."""
+    """Work until all pictures are done or the time is up; return images, seconds and the total."""
     fork = multiprocessing.get_context("fork")
     shared = Pass(
         work, count, count * epochs, seconds, fork.Value("q", 0), fork.Barrier(workers), look
@@ -226,17 +225,19 @@ def run(
 
 
 def _share(shared: Pass) -> None:
-    """In a new process: keep what it inherited."""
+    """Keep the inherited state, in a new process."""
     global _shared  # noqa: PLW0603  (a pool's initializer has no other way)
     _shared = shared
 
 
 def _take(_: int) -> tuple[float, float, int, int]:
-    """In a process: take pictures until none is left; begin, end, pictures, total of values."""
+    """Take pictures until none is left, in a process; return begin, end, pictures, sum of
+    values.
+    """
     shared = _shared
     cv2.setNumThreads(0)
     outs = np.zeros((BATCH, CROP, CROP, 3), np.uint8)
-    shared.work([0], outs[:1])  # what a first call sets up
+    shared.work([0], outs[:1])  # the first call sets up its state
     shared.ready.wait(READY_SECONDS)
     images = total = 0
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""Kinds of input that hold pictures or name them: coded pictures, archives, lists."""
+"""Make and run inputs with pictures or their names: encoded pictures, archives, lists."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from _fuzz_change import NUMBERS, change_bytes
 from PIL import Image, ImageCms
 
+from fuzzing.change import NUMBERS, change_bytes
 from packer.errors import ImageError, ReadError
 from packer.packing.shards.batch import BatchTask, Slot, make_batch
 from packer.settings.options import ImageOptions
@@ -50,7 +50,7 @@ class _One:
 
 
 def seed_picture(kind: str) -> list[bytes]:
-    """Small pictures of a format, of several modes."""
+    """Return small pictures of a format, in several modes."""
     y, x = np.mgrid[0:37, 0:45]
     rgb = np.stack([x * 5, y * 6, (x + y) * 3], axis=2).astype(np.uint8)
     if kind == "avif":
@@ -97,7 +97,9 @@ def seed_picture(kind: str) -> list[bytes]:
 
 
 def change_picture(rng: random.Random, data: bytes) -> bytes:
-    """Change a picture; half of the PNGs get right checksums again, so that more is looked at."""
+    """Change a picture; half of the PNGs get right checksums again, so that decoders get
+    further.
+    """
     data = change_bytes(rng, data, _TOKENS)
     if data.startswith(b"\x89PNG") and rng.random() < 0.5:
         data = _with_checksums(data)
@@ -124,7 +126,7 @@ def run_picture(data: bytes, folder: Path) -> None:
 
 
 def seed_archive(kind: str) -> list[bytes]:
-    """Archives of a few files: plain names, long ones, links, folders."""
+    """Return archives of a few files: plain names, long ones, links, folders."""
     picture = seed_picture("jpeg")[0][:200]
     names = ["train/a/1.jpg", "train/b/2.jpg", "val/a/3.png", "train/a/4.cls", "x" * 150 + "/é.jpg"]
     if kind == "zip":
@@ -199,7 +201,7 @@ def _read_all(source: Source) -> None:
 
 
 def seed_list() -> list[bytes]:
-    """Lists of files that are there and of some that are not."""
+    """Return lists of files that exist and of some that do not."""
     return [b"a/1.jpg\nb/2.jpg\na/3.png\n", b"./a/1.jpg\r\nb/../b/2.jpg\r\n", b"a/1.jpg\0b/2.jpg\0"]
 
 

@@ -1,6 +1,6 @@
-"""packer's readers for `bench_read.py`: Loader, and BatchStream in a DataLoader.
+"""Run packer's readers for `bench_read.py`: Loader, and BatchStream in a DataLoader.
 
-    python scripts/_bench_read_ours.py loader|stream --data DIR --task TASK --workers N
+    python -m bench.read_ours loader|stream --data DIR --task TASK --workers N
 
 With `--quality fast` the JPEGs are decoded by decode_quality="fast".
 """
@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from _bench_read_serve import Epoch, serve
-from _bench_read_work import BATCH, LIBRARIES, TASKS, pack_of, transforms
+from bench.read_serve import Epoch, serve
+from bench.read_work import BATCH, LIBRARIES, TASKS, pack_of, transforms
 from packer.reader import BatchStream, PackedDataset
 
 
 def main() -> None:
-    """Open, and answer."""
+    """Open the pack and answer requests."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("reader", choices=("loader", "stream"))
     parser.add_argument("--data", type=Path, required=True)
@@ -37,12 +37,12 @@ def main() -> None:
         **more,
     )
     opened = open_loader if options.reader == "loader" else open_stream
-    # Loader maps what it reads of a local disk.
+    # Loader maps files of a local disk.
     serve(opened(dataset, options.workers), LIBRARIES, dataset.payloads.files.close)
 
 
 def open_loader(dataset: PackedDataset, workers: int) -> Epoch:
-    """Threads of this process."""
+    """Read in threads of this process."""
     from packer.reader import Loader
 
     loader = Loader(dataset, batch_size=BATCH, threads=workers, tail="keep")
@@ -55,7 +55,7 @@ def open_loader(dataset: PackedDataset, workers: int) -> Epoch:
 
 
 def open_stream(dataset: PackedDataset, workers: int) -> Epoch:
-    """Worker processes of a DataLoader."""
+    """Read in worker processes of a DataLoader."""
     stream = BatchStream(dataset, BATCH, tail="keep")
     loader: DataLoader[Any] = DataLoader(
         stream, batch_size=None, num_workers=workers, persistent_workers=True

@@ -1,4 +1,4 @@
-"""Whether a reader gave what it was to give, for `bench_read.py`."""
+"""Check the epoch of a reader, for `bench_read.py`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from _bench_read_work import BATCH, CROP, pack_of, transforms
+from bench.read_work import BATCH, CROP, pack_of, transforms
 from packer.reader import PackedDataset
 
-#: Levels of 255 by which the mean of all values may be off: decoders and rounding.
+#: Tolerance of the mean of all values, in levels of 255: decoders and rounding differ.
 MEAN_TOLERANCE = 1.5
-#: Levels, one standard deviation: how far a random crop's mean is from its picture's.
+#: Standard deviation of a random crop's mean from its picture's, in levels of 255.
 CROP_DEVIATION = 25.0
 
 
 def complaint(seen: dict[str, Any], data: Path, task: str) -> str | None:
-    """What is wrong with an epoch that a reader gave, by what the pack holds."""
+    """Return how a reader's epoch differs from the pack; None if it does not."""
     count, labels, mean = expected(data, task)
     if abs(seen["images"] - count) >= BATCH:
         return f"gave {seen['images']} of {count} pictures"
-    # Some fill the last mini-batch up, or leave it out: then the labels are others.
+    # Some readers fill up or drop the last mini-batch: then the sum of the labels differs.
     if seen["images"] == count and seen.get("labels", labels) != labels:
         return f"labels add up to {seen['labels']}, not {labels}"
     if "dtype" in seen and (seen["dtype"], seen["shape"]) != ("uint8", [3, CROP, CROP]):
@@ -36,7 +36,7 @@ def complaint(seen: dict[str, Any], data: Path, task: str) -> str | None:
 
 @functools.cache
 def expected(data: Path, task: str) -> tuple[int, int, float]:
-    """Number of pictures, sum of their labels, mean of all values: a picture at a time."""
+    """Return the number of pictures, the sum of their labels and the mean of all values."""
     dataset = PackedDataset(pack_of(data, task), transform=transforms(task), decode="numpy")
     means = [float(dataset[number][0].mean()) for number in range(len(dataset))]
     return len(dataset), sum(dataset.targets), statistics.fmean(means)

@@ -1,4 +1,4 @@
-"""Runs cases in a child process with little memory, and tells how each ended: a signal, an endless
+"""Run cases in a child process with little memory, and record how each ended: a signal, an endless
 loop and an allocation of gigabytes end the child alone.
 """
 
@@ -23,12 +23,12 @@ import click
 
 from packer.errors import PackerError
 
-#: Memory that a child may take beside what its parent has, in bytes.
+#: Memory in bytes that a child may use in addition to its parent's.
 ROOM = 2 << 30
 #: Seconds that one case may take. Most take a few milliseconds; the machine may be busy.
 PATIENCE = 30.0
 
-#: One case: its bytes, and a folder to work in. Whatever it raises is the outcome.
+#: One case: its bytes, and a folder to work in. Its exception is the outcome.
 Case = Callable[[bytes, Path], None]
 
 
@@ -37,8 +37,8 @@ class Outcomes:
     """How cases ended.
 
     Attributes:
-        counts: "ok", "refused: DamageError" and so on, and "found: …" for what must not be.
-        findings: What must not be, in a line, and the smallest input that led to it.
+        counts: "ok", "refused: DamageError" and so on, and "found: …" for findings.
+        findings: A line for each finding, and the smallest input that led to it.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -57,13 +57,13 @@ class Outcomes:
 def run_cases(
     case: Case, inputs: Iterator[bytes], outcomes: Outcomes, until: float = math.inf
 ) -> None:
-    """Run cases in as many children as it takes, until there are none left or the time is up.
+    """Run cases in as many children as needed, until none is left or the time is up.
 
     Args:
-        case: Runs one.
-        inputs: What to run it with.
-        outcomes: Counts how they end.
-        until: As `time.monotonic` has it; no case begins later.
+        case: Runs one case.
+        inputs: The inputs of the cases.
+        outcomes: Counts their outcomes.
+        until: Time by `time.monotonic`; no case starts later.
     """
     left = list(inputs)
     while left and time.monotonic() < until:
@@ -71,7 +71,7 @@ def run_cases(
 
 
 def _run_child(case: Case, inputs: list[bytes], outcomes: Outcomes, until: float) -> int:
-    """Run cases in one child, until all are done or it ends; the number of cases."""
+    """Run cases in one child, until all are done or it ends; return the number of cases."""
     reading, writing = os.pipe()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         child = os.fork()
@@ -139,7 +139,7 @@ def _outcome(case: Case, data: bytes, folder: Path) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The last line of packer's own that led to an error."""
+    """Return the last line of packer's code that led to an error."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if f"{os.sep}packer{os.sep}" in frame.filename]
     if not ours:

@@ -1,4 +1,4 @@
-"""Kinds of input that are files of a pack, whole or unfinished.
+"""Make and run inputs that are files of a pack, whole or unfinished.
 
 What is sealed by checksums is changed as an attacker does, who computes them anew. Such an input is
 a JSON list of edits, so that it means the same for a pack that was made with other libraries.
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _fuzz_change import NUMBERS, Edit, apply_edits, change_bytes, draw_edits
-from _fuzz_pictures import seed_picture
 
+from fuzzing.change import NUMBERS, Edit, apply_edits, change_bytes, draw_edits
+from fuzzing.pictures import seed_picture
 from packer import registry
 from packer.cli._group import packer
 from packer.cli._reporter import Running
@@ -45,7 +45,7 @@ class Packs:
     """Small packs to start from, made once.
 
     Args:
-        folder: Where they are made.
+        folder: Folder for the packs.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -65,23 +65,25 @@ class Packs:
         self._indexes: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
 
     def seed_manifest(self) -> list[bytes]:
-        """The manifests' bytes."""
+        """Return the manifests' bytes."""
         return [(self.folder / name / manifests.NAME).read_bytes() for name in _FORMATS]
 
     def seed_index(self) -> list[bytes]:
-        """The indexes' bytes."""
+        """Return the indexes' bytes."""
         return [(self.folder / name / "train.index").read_bytes() for name in _FORMATS]
 
     def seed_work(self, kind: str) -> list[bytes]:
-        """The bytes of a file of the unfinished pack."""
+        """Return the bytes of a file of the unfinished pack."""
         return [(self.unfinished / WORK_FOLDER / WORK[kind]).read_bytes()]
 
     def change_manifest(self, rng: random.Random, data: bytes) -> bytes:
-        """Edits of a manifest that is sealed anew."""
+        """Draw edits of a manifest, whose checksum is computed anew."""
         return json.dumps(draw_edits(rng, json.loads(data))).encode()
 
     def change_index(self, rng: random.Random, data: bytes) -> bytes:
-        """Edits of an index: of its header, or of values in its arrays, with right checksums."""
+        """Draw edits of an index: of its header, or of values in its arrays, with right
+        checksums.
+        """
         header = json.loads(_header(data))
         if rng.random() < 0.3:
             return json.dumps({"header": draw_edits(rng, header)}).encode()
@@ -126,14 +128,14 @@ class Packs:
         shutil.copytree(self.unfinished, out)
         (out / WORK_FOLDER / WORK[kind]).write_bytes(data)
         merge_pack(out)
-        if kind == "state":  # a plan may say another truth, but a state must fit it
+        if kind == "state":  # a plan may be another valid one, but a state must match it
             try:
                 _read_pack(out)
             except PackerError as error:
                 raise AssertionError("a joined pack cannot be read") from error
 
     def _use(self, folder: Path, data: bytes, name: str, content: bytes) -> None:
-        """Write a file of a pack and do all that reads it; then put the file back."""
+        """Write a file of a pack and run all code that reads it; then restore the file."""
         source = self.folder / _format(data)
         pack = folder / source.name
         if not pack.exists():
@@ -146,7 +148,7 @@ class Packs:
 
 
 def run_lock(data: bytes, folder: Path) -> None:
-    """Take a lock where there is one with these bytes."""
+    """Take a lock while a lock file with these bytes exists."""
     holder = read_holder(data)
     if holder is not None:
         str(holder)
@@ -163,7 +165,7 @@ def run_lock(data: bytes, folder: Path) -> None:
 
 
 def seed_lock() -> list[bytes]:
-    """What locks hold."""
+    """Return the contents of locks."""
     return [
         myself().to_bytes(),
         myself("job 17").to_bytes().replace(b'"kernel": "', b'"kernel": "x'),

@@ -1,7 +1,7 @@
-"""The reader's side of `bench_read.py`: passes over a data set, as they are asked for.
+"""Answer the requests of `bench_read.py` in a reader's process: passes over a data set.
 
-Imports the standard library alone, numpy where a check asks for it: it runs in a peer's
-environment. A reader's program calls `serve`; bench_read puts this folder on its PYTHONPATH.
+Imports the standard library alone, and numpy for a check: it runs in a peer's environment. A
+reader's program calls `serve`; bench_read.py puts `scripts` on its PYTHONPATH.
 
 Requests are lines of JSON on stdin, each answered by one on stdout:
 
@@ -35,11 +35,11 @@ def serve(
     """Answer until stdin ends.
 
     Args:
-        epoch: Opens the mini-batches of an epoch. What lasts from one to the next (workers,
-            compiled code) is the reader's to keep.
-        libraries: Distributions whose versions are told.
-        forget: Lets go of mapped files, whose pages would stay in the page cache; for a reader that
-            keeps some from one epoch to the next.
+        epoch: Opens the mini-batches of an epoch. The reader itself keeps workers and compiled code
+            from one epoch to the next.
+        libraries: Distributions whose versions are reported.
+        forget: Closes mapped files, whose pages would stay in the page cache; for a reader that
+            keeps files mapped from one epoch to the next.
     """
     numbers = itertools.count()
     answer_all(
@@ -56,8 +56,8 @@ def answer_all(
     libraries: Sequence[str],
     forget: Callable[[], object] | None = None,
 ) -> None:
-    """`serve` for what has no mini-batches: answers by functions."""
-    # A library that prints must not get between the answers.
+    """Answer as `serve`, by functions, without mini-batches."""
+    # The prints of a library must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -81,15 +81,16 @@ def answer_all(
 
 
 def versions(libraries: Sequence[str]) -> dict[str, str]:
-    """Of Python and some distributions."""
+    """Return the versions of Python and some distributions."""
     found = {name: importlib.metadata.version(name) for name in libraries}
     return {"python": platform.python_version(), **found}
 
 
 def check(mini_batches: Iterable[Sequence[Any]]) -> dict[str, Any]:
-    """One epoch that is looked at: what came, and seconds until the first of it.
+    """Read and check one epoch; return its counts, and the seconds until its first mini-batch.
 
-    `mean` is that of all values, `labels` the sum of all labels: each sample once, or it differs.
+    `mean` is the mean of all values, `labels` the sum of all labels, which shows lost and repeated
+    samples.
     """
     import numpy as np
 
@@ -116,10 +117,10 @@ def check(mini_batches: Iterable[Sequence[Any]]) -> dict[str, Any]:
 
 
 def measure(epoch: Epoch, numbers: Iterator[int], epochs: int, seconds: float) -> dict[str, Any]:
-    """Whole epochs, one after the other, until there are enough of them or of seconds.
+    """Read whole epochs until their number or the time is reached.
 
-    The clock starts when the first mini-batch is there; that one does not count in `images`, but
-    in `seen`. `first`: seconds until then.
+    The clock starts with the first mini-batch, which counts in `seen` but not in `images`.
+    `first`: seconds until then.
     """
     start = time.perf_counter()
     first = end = 0.0

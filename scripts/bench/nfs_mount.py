@@ -1,4 +1,4 @@
-"""What bench_nfs.py asks of a mount: RPCs and bytes so far, and an empty cache."""
+"""Count RPCs and bytes of a mount, and empty its cache, for bench_nfs.py."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: Some clients close files in the background: seconds until that is counted, too.
+#: Seconds until the counters include files that a client closes in the background.
 _SETTLE_SECONDS = 0.1
 
 
 @dataclass
 class Counts:
-    """What went over the wire.
+    """Network traffic of a mount.
 
     Attributes:
-        ops: Remote procedure calls by kind.
+        ops: Number of remote procedure calls by kind.
         read: Bytes of files fetched from the server.
     """
 
@@ -30,11 +30,11 @@ class Counts:
 
     @property
     def rpcs(self) -> int:
-        """All calls."""
+        """Return the number of all calls."""
         return sum(self.ops.values())
 
     def since(self, before: Counts) -> Counts:
-        """What has come since an earlier count."""
+        """Return the difference to an earlier count."""
         return Counts(self.ops - before.ops, self.read - before.read)
 
 
@@ -55,7 +55,7 @@ class Mount:
     cold: str | None = None
 
     def counts(self) -> Counts | None:
-        """So far; None where nobody counts."""
+        """Return the counts so far; None if there are none."""
         time.sleep(_SETTLE_SECONDS)
         if self.stats is not None:
             told = json.loads(subprocess.check_output(shlex.split(self.stats)))
@@ -79,13 +79,13 @@ class Mount:
 
 
 def mount_point(folder: Path) -> str:
-    """Where the file system of a folder is mounted."""
+    """Return the mount point of a folder's file system."""
     folder = folder.resolve()
     return str(next(path for path in (folder, *folder.parents) if path.is_mount()))
 
 
 def parse_mountstats(lines: Iterable[str], mounted: str) -> Counts | None:
-    """One NFS mount's counters out of /proc/self/mountstats; None if it is no NFS mount.
+    """Parse an NFS mount's counters in /proc/self/mountstats; None if it is not an NFS mount.
 
     The format is the kernel's (net/sunrpc/stats.c, fs/nfs/super.c): "bytes:" has the bytes fetched
     from the server as its fifth number; behind "per-op statistics" each line has a call's name and,
@@ -99,7 +99,7 @@ def parse_mountstats(lines: Iterable[str], mounted: str) -> Counts | None:
             # "device SERVER mounted on FOLDER with fstype nfs4 statvers=1.1"
             within, calls = words[4] == mounted and words[7].startswith("nfs"), False
             if within:
-                counts = Counts()  # the last of several mounts at one place is what is seen
+                counts = Counts()  # the last of several mounts at one place hides the others
         elif within and counts is not None and words:
             if words[0] == "bytes:":
                 counts.read = int(words[5])

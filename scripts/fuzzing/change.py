@@ -1,4 +1,4 @@
-"""Seeded changes: of bytes as damage makes them, and of JSON values as an attacker makes them."""
+"""Make seeded changes: of bytes as by damage, and of JSON values as by an attacker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-#: Around the ends of what 8 to 64 bits hold, and sizes that ask for much memory.
+#: Numbers near the limits of 8 to 64 bits, and sizes that need much memory.
 NUMBERS = (
     *(0, 1, -1, 2, 7, 8, 127, 128, 255, 256, 4095, 32767, 32768, 65535, 65536, 1 << 20),
     *((1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 63) - 1, -(1 << 63), 1 << 64, 10**30),
@@ -18,12 +18,12 @@ _VALUES: tuple[Any, ...] = (
     *(1.5, float("nan"), float("inf"), -0.0, [], {}, [[]], {"a": 1}, [0, 1], "x" * 5000, "<i8"),
     *("0" * 64, "1e999", "99999999999999999999", "\x1b]0;title\x07"),
 )
-#: What a list of edits holds: keys that lead to a value, and the new one; no value removes it.
+#: An entry of a list of edits: keys that lead to a value, and the new value; none removes it.
 Edit = list[Any]
 
 
 def change_bytes(rng: random.Random, data: bytes, tokens: Sequence[bytes] = ()) -> bytes:
-    """A few changes, most of them near the beginning, where headers are."""
+    """Make a few changes, most of them near the beginning, where headers are."""
     out = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         end = min(len(out), rng.choice((32, 128, 600, 1 << 30)))
@@ -56,7 +56,7 @@ def change_bytes(rng: random.Random, data: bytes, tokens: Sequence[bytes] = ()) 
 
 
 def draw_edits(rng: random.Random, value: Any) -> list[Edit]:
-    """Edits of JSON values, for `apply_edits`."""
+    """Draw edits of JSON values, for `apply_edits`."""
     edits: list[Edit] = []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         keys: list[Any] = []
@@ -82,7 +82,7 @@ def draw_edits(rng: random.Random, value: Any) -> list[Edit]:
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> Any:
-    """JSON values with edits; an edit that leads to nothing does nothing."""
+    """Apply edits to JSON values; an edit of a missing key has no effect."""
     value = json.loads(text)
     for keys, *new in edits:
         inner = value

@@ -1,4 +1,4 @@
-"""A reader as `bench_read.py` sees it: a process that answers, and stands still in between."""
+"""Run a reader for `bench_read.py`: a process that answers requests, and is stopped in between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-#: Seconds that an answer may take: a peer compiles for 20 on a quiet machine, epochs take some.
+#: Longest time for an answer in seconds: a peer compiles for 20 s on an idle machine.
 ANSWER_SECONDS = 180.0
 
 
@@ -26,13 +26,13 @@ class ReaderFailed(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """What is read, and by how many.
+    """The data to read, and the number of workers.
 
     Attributes:
-        data: The folder with everybody's containers.
+        data: The folder with the containers of all readers.
         task: "train", "center" or "raw".
-        workers: Threads or processes.
-        scratch: Where each has a folder, for stderr and as TMPDIR.
+        workers: Number of threads or processes.
+        scratch: Folder in which each reader has its own, for stderr and as TMPDIR.
     """
 
     data: Path
@@ -45,12 +45,12 @@ class Reader:
     """A running reader, with all of the processes that it starts (a session of its own).
 
     Args:
-        name: Of the reader.
-        command: With {data}, {task} and {workers} to be filled in.
-        place: What with.
+        name: Name of the reader.
+        command: Command with {data}, {task} and {workers} to be filled in.
+        place: Their values.
 
     Raises:
-        ReaderFailed: As every question.
+        ReaderFailed: The reader ended, or did not answer in time.
     """
 
     def __init__(self, name: str, command: list[str], place: Place) -> None:
@@ -61,7 +61,7 @@ class Reader:
         }
         self.name = name
         self.command = [_filled(word, values) for word in command]
-        # A short name: sockets that lie in a TMPDIR have paths of 108 bytes at most.
+        # A short name: paths of sockets in a TMPDIR have at most 108 bytes.
         folder = Path(tempfile.mkdtemp(dir=place.scratch))
         (folder / "tmp").mkdir()
         self._stderr = folder / "stderr"
@@ -79,9 +79,9 @@ class Reader:
         self.versions: dict[str, str] = self._answer()["versions"]
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """Let it run for one request, and return its answer, with `cpu`: the processor seconds of
-        all of its processes meanwhile. Then it stands still: no reader may read ahead while another
-        one is measured.
+        """Let it run for one request, and return its answer, with `cpu`: the CPU seconds of all of
+        its processes meanwhile. Then stop it: no reader may read ahead while another one is
+        measured.
         """
         os.killpg(self._process.pid, signal.SIGCONT)
         before = self._cpu_seconds()
@@ -97,9 +97,9 @@ class Reader:
         return answer
 
     def end(self) -> None:
-        """End all of its processes, once."""
+        """Kill all of its processes, once."""
         if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it has ended, and so have they
+            with contextlib.suppress(ProcessLookupError):  # all have ended already
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.communicate()
 
@@ -115,7 +115,7 @@ class Reader:
         self.end()
 
     def _answer(self) -> dict[str, Any]:
-        """The next line that is an object; libraries may print others while they are imported."""
+        """Return the next JSON object; libraries may print other lines while they are imported."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while True:
             line = self._line(deadline)
@@ -146,7 +146,9 @@ class Reader:
         return ReaderFailed("\n".join([f"{self.name}: {what}", shlex.join(self.command), *lines]))
 
     def _cpu_seconds(self) -> float:
-        """Of the processes that are there, and of those that they have waited for."""
+        """Return the CPU seconds of the running processes, and of ended ones that they waited
+        for.
+        """
         ticks = 0
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -168,10 +170,10 @@ def _filled(word: str, values: dict[str, str]) -> str:
 
 
 def _environment(temporary: Path) -> dict[str, str]:
-    """One thread for whoever decodes in processes; this folder on the path, for `serve`."""
+    """Return the environment of a reader: one thread per process, and `bench` on the path."""
     return {
         **{name: text for name, text in os.environ.items() if not name.startswith("PACKER_")},
-        "PYTHONPATH": str(Path(__file__).absolute().parent),
+        "PYTHONPATH": str(Path(__file__).absolute().parents[1]),
         "OMP_NUM_THREADS": "1",
         "TMPDIR": str(temporary),
     }

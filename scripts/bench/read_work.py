@@ -1,4 +1,4 @@
-"""The work that all of `bench_read.py`'s readers do, and where packer's own find it."""
+"""Define the work of all readers of `bench_read.py`, and the packs of packer's readers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from packer.reader.transforms import BuiltIn, CenterCrop, RandomHorizontalFlip, 
 
 #: Samples in a mini-batch, and its pictures' side in pixels.
 BATCH, CROP = 128, 224
-#: Random crops and flips of JPEGs, their middles, and the middles of raw pixels.
+#: Random crops and flips of JPEGs, center crops of JPEGs, and center crops of raw pixels.
 TASKS = ("train", "center", "raw")
-#: Distributions whose versions belong to a figure of packer's.
+#: Distributions whose versions are reported with packer's figures.
 LIBRARIES = ("packer-shards", "numpy", "torch", "simplejpeg", "opencv-python")
 
 
 def pack_of(data: Path, task: str) -> Path:
-    """The pack that a task reads: of JPEGs, or of pixels."""
+    """Return the pack that a task reads: of JPEGs, or of pixels."""
     return data / ("pack-raw" if task == "raw" else "pack")
 
 
 def transforms(task: str) -> list[BuiltIn]:
-    """What is done to each picture."""
+    """Return the transforms of each picture."""
     if task == "train":
         return [RandomResizedCrop(CROP), RandomHorizontalFlip()]
     return [CenterCrop(CROP)]

@@ -1,4 +1,4 @@
-"""Bar charts as SVG text: panels below one another, each with bars, their ranges and a limit."""
+"""Draw bar charts as SVG: panels below one another, each with bars, their ranges and a limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ text { font: 12px sans-serif; fill: #222; } .title { font-weight: bold; font-siz
 
 @dataclass(frozen=True)
 class Bar:
-    """One value, the lowest and the highest that it was, and a key of `COLOURS`."""
+    """A value, its lowest and highest measurement, and a key of `COLOURS`."""
 
     name: str
     value: float
@@ -33,7 +33,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Panel:
-    """Bars that are compared, and what they cannot exceed: its name and value."""
+    """Bars to compare, and their upper limit: its name and value."""
 
     title: str
     bars: Sequence[Bar]
@@ -41,7 +41,7 @@ class Panel:
 
 
 def svg(title: str, panels: Sequence[Panel]) -> str:
-    """The chart. Each panel has a scale of its own, that begins at 0."""
+    """Return the chart. Each panel has its own scale, which starts at 0."""
     parts: list[str] = []
     top = 30.0
     for panel in panels:

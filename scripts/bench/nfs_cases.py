@@ -1,4 +1,4 @@
-"""What bench_nfs.py reads: one epoch's bytes, from files, from one file, from packs."""
+"""Read one epoch's bytes for bench_nfs.py: from files, from one file, from packs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: Of the data: the pictures as files, their bytes as one file, and a pack a format.
+#: Parts of the data: the pictures as files, their bytes as one file, and one pack per format.
 FOLDER, ONE_FILE = "folder", "one-file"
 FORMATS = ("tar", "lmdb", "hdf5")
 SHUFFLES = ("none", "batch", "window", "full")
-#: Reads under way at once of the two folder readers: one, and what eight threads or workers make.
+#: Concurrent reads of the two folder readers: one, and those of eight threads or workers.
 IN_FLIGHT = (1, 8)
-#: Of a mini-batch, and of the packs' on-disk batches: packer's default.
+#: Samples in a mini-batch, and in the packs' on-disk batches: packer's default.
 BATCH_SIZE = 128
-#: Bytes a call when the one file is read, as cp and cat do (128 KiB to 1 MiB).
+#: Bytes per read of the one file, as in cp and cat (128 KiB to 1 MiB).
 _CALL_BYTES = 1 << 20
 
 
@@ -31,8 +31,8 @@ class Case:
 
     Attributes:
         source: FOLDER, ONE_FILE or a format.
-        how: Reads in flight for the folder, a shuffle for packs.
-        workers: Processes that read a pack, beside the one that is measured.
+        how: Concurrent reads for the folder, a shuffle for packs.
+        workers: Number of worker processes that read a pack.
     """
 
     source: str
@@ -41,19 +41,19 @@ class Case:
 
     @property
     def name(self) -> str:
-        """For tables."""
+        """Return the case's name for tables."""
         text = f"{self.source} {self.how}".strip()
         return f"{text}, {self.workers} workers" if self.workers else text
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What reading one brought.
+    """Result of reading one epoch.
 
     Attributes:
         seconds: From opening the data to its last byte.
-        images: Pictures.
-        size: Bytes of pictures.
+        images: Number of pictures.
+        size: Bytes of all pictures.
     """
 
     seconds: float
@@ -102,7 +102,7 @@ def prepare(source: Path, data: Path, images: int, resize: int, batch_size: int)
 
 
 def list_pictures(data: Path) -> list[str]:
-    """The folder's files, as ImageFolder lists them."""
+    """Return the folder's files, as ImageFolder lists them."""
     found = [
         os.path.join(folder, name)  # noqa: PTH118 - as os.walk gives them
         for folder, _, names in os.walk(data / FOLDER)
@@ -112,7 +112,7 @@ def list_pictures(data: Path) -> list[str]:
 
 
 def read_epoch(data: Path, case: Case, pictures: list[str]) -> Epoch:
-    """Read all pictures once; `pictures` are the folder's, listed before."""
+    """Read all pictures once; `pictures` are the paths in the folder."""
     started = time.perf_counter()
     if case.source == FOLDER:
         sizes = _read_files(pictures, int(case.how))

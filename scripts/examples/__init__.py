@@ -1,0 +1,1 @@
+"""Training scripts to copy; `packer examples` lists and prints them."""

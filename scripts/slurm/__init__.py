@@ -1,0 +1,1 @@
+"""Job scripts for SLURM to copy; `packer examples --all DIR` copies them."""

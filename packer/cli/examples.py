@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from packer.cli._options import option
+
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable  # Python 3.11 or later
 
 
 @click.command()
 @click.argument("name", required=False)
-@click.option(
+@option(
     "--all",
     "target",
     metavar="DIR",
     type=click.Path(path_type=Path),
+    is_path=True,
     help="Copy all of them into a new folder.",
 )
 def command(name: str | None, target: Path | None) -> None:

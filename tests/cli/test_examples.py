@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.fixtures import Run
@@ -50,3 +52,23 @@ def test_copies_all_into_a_new_folder(run: Run, tmp_path: Path) -> None:
     assert again.stderr == "packer: my jobs: already there\npacker: name a new folder\n"
     assert run("examples", "train", "--all", "other").returncode == 2
     assert not (tmp_path / "other").exists()
+
+
+def test_the_plain_loop_trains(run: Run, make_tree: Callable[..., Path], tmp_path: Path) -> None:
+    """Printed, and run as a script of the user's own."""
+    made = run("convert", make_tree(classes=2, each=4), "--resize", "64", "--out", "pack")
+    assert made.returncode == 0, made.stderr
+    script = tmp_path / "mine.py"
+    script.write_text(run("examples", "train").stdout)
+    done = subprocess.run(
+        [sys.executable, script, "pack"],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split(": loss")[0] for line in lines] == ["epoch 0", "epoch 1", "epoch 2"]

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.fixtures import Run
+from tests.fixtures import MakeTree, Run
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 #: Name → file, for all that there is.
@@ -54,7 +54,7 @@ def test_copies_all_into_a_new_folder(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_the_plain_loop_trains(run: Run, make_tree: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_plain_loop_trains(run: Run, make_tree: MakeTree, tmp_path: Path) -> None:
     """Printed, and run as a script of the user's own."""
     made = run("convert", make_tree(classes=2, each=4), "--resize", "64", "--out", "pack")
     assert made.returncode == 0, made.stderr

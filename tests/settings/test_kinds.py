@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from packer.errors import ConfigError
-from packer.settings.kinds import Bytes, Choice, Flag, Names, Part, Size, Text, Whole
+from packer.settings.kinds import Bytes, Choice, Flag, Named, Names, Part, Size, Text, Whole
 from packer.settings.options import OPTIONS, ConvertOptions
 
 #: Values that no option takes.
@@ -126,4 +126,4 @@ def test_messages(given: dict[str, Any], message: str) -> None:
 
 def test_every_kind_occurs() -> None:
     kinds = {type(option.kind) for option in OPTIONS.values()}
-    assert kinds == {Flag, Whole, Choice, Text, Size, Bytes, Part, Names}
+    assert kinds == {Flag, Whole, Choice, Named, Text, Size, Bytes, Part, Names}

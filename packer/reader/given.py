@@ -1,4 +1,4 @@
-"""What streams, loaders and samplers are given as their data set."""
+"""The data set of streams, loaders and samplers, as users give it."""
 
 from __future__ import annotations
 
@@ -32,3 +32,26 @@ def require_dataset(given: Any, owner: str) -> PackedDataset:
     else:
         hint = "`packer convert` makes a pack of an image folder, PackedDataset opens it"
     raise UsageError(f"{owner} takes a PackedDataset, not {kind}", hint)
+
+
+def dataset_of(
+    root: str | os.PathLike[str] | PackedDataset, options: dict[str, Any]
+) -> PackedDataset:
+    """The data set that Loader was given, or the one of the folder that it was given.
+
+    Args:
+        root: A PackedDataset, or a pack's folder.
+        options: Arguments for the PackedDataset of a folder.
+
+    Raises:
+        UsageError: `root` is something else, or a PackedDataset was given together with options.
+    """
+    if isinstance(root, str | os.PathLike):
+        return PackedDataset(root, **options)
+    dataset = require_dataset(root, "Loader")
+    if options:
+        raise UsageError(
+            f"{', '.join(options)} given beside a data set, which has its own",
+            "give them to PackedDataset, or give Loader the pack's folder",
+        )
+    return dataset

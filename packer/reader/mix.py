@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from torch.utils.data import IterableDataset
 
+from packer.arguments import explain_unknown
 from packer.attributes import ReadOnly
 from packer.errors import UsageError
+from packer.reader.batches.rebatching import refuse_rebatching
+from packer.reader.elsewhere import what_to_write
 from packer.reader.order import ranks
 from packer.reader.order.course import choose_epoch
 from packer.reader.order.division import Division, sendable
@@ -23,28 +26,33 @@ _MIX = 48
 
 
 class MixedStream(IterableDataset[Any]):
-    """Mini-batches of several streams, in an order that depends on (seed, epoch) alone: for
-    `DataLoader(stream, batch_size=None)`, as BatchStream.
+    """Mini-batches of several streams: packs concatenated, or mixed with weights.
 
-    Each mini-batch comes from one stream, the same one on all ranks. How many an epoch takes from
-    each stream is exact, not drawn. Without weights it is all of each: the packs concatenated. With
-    weights a stream goes on, in the next epoch, where it stopped, and through its own epochs when
-    it runs out: nothing in it is never seen, or seen twice before all of it was seen.
+    It is used as a BatchStream is: `DataLoader(stream, batch_size=None)`, or directly. The order
+    depends on (seed, epoch) alone.
+
+    Each mini-batch comes from one stream, the same one on all ranks. The number of mini-batches
+    that an epoch takes from each stream is exact, not drawn. Without weights it takes all of each:
+    the packs are concatenated. With weights a stream goes on, in the next epoch, where it stopped,
+    and begins its next own epoch when it runs out: each of its samples is seen, and none is seen
+    twice before all of them were seen once.
 
     The first loop reads epoch 0, and each new loop the next epoch, unless `set_epoch` chose
     another.
 
     Args:
-        streams: They yield the same fields; their ranks agree.
-        weights: Shares of the mini-batches, one a stream; None: in proportion to the streams.
-        length: Mini-batches of an epoch on each rank; None: as many as can be without taking more
-            than all of a stream.
-        seed: Of the order. Must be equal on all ranks.
+        streams: The streams; they yield the same fields, and their ranks agree.
+        weights: Shares of the mini-batches, one number a stream; None: in proportion to the
+            streams' lengths.
+        length: Number of mini-batches of an epoch on each rank; None: the most that takes no
+            stream more than once.
+        seed: Seed of the order. Must be equal on all ranks.
 
     Raises:
-        UsageError: An argument that cannot be.
+        UsageError: An argument is invalid, or streams do not fit together.
     """
 
+    @explain_unknown(what_to_write)
     def __init__(
         self,
         streams: Sequence[BatchStream],
@@ -96,6 +104,7 @@ class MixedStream(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         """This process's share of the mini-batches; raises as a BatchStream's."""
+        refuse_rebatching(self)
         if ranks.worker() is None:
             return self._begun_at_first_use()
         return self._loop(*self._begin())

@@ -8,10 +8,13 @@ windows, samplers and messages need to know nothing of it.
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 import numpy as np
 
+from packer.arguments import check_names
 from packer.errors import UsageError, suggestion
 from packer.pack.columns import stored_fields
 from packer.pack.index import IndexFile
@@ -163,6 +166,26 @@ def listed(pack: Pack, samples: Array | Sequence[int]) -> Array:
     return counts.astype(np.bool_)
 
 
+def sample_number(index: SupportsIndex, count: int) -> int:
+    """A sample's number, from 0, of an index that counts from the end if it is negative.
+
+    Raises:
+        TypeError: The index is no integer.
+        IndexError: There are only `count` samples.
+    """
+    try:
+        number = operator.index(index)
+    except TypeError:
+        raise TypeError(
+            f"a sample's number is an integer, not {type(index).__name__}; "
+            "several samples: select(samples=…), or a slice; a WindowSampler: "
+            "DataLoader(dataset, batch_sampler=sampler)"
+        ) from None
+    if not -count <= number < count:
+        raise IndexError(f"sample {number} of {count}")
+    return number % count
+
+
 def sliced(count: int, place: slice) -> range:
     """The numbers of the samples in a slice.
 
@@ -185,6 +208,7 @@ def of_classes(pack: Pack, classes: Sequence[str | int]) -> Array:
         UsageError: No such class.
     """
     known = {name: label for label, name in enumerate(pack.manifest.classes)}
+    check_names("classes", classes)
     labels = []
     for entry in classes:
         if isinstance(entry, str) and entry not in known:

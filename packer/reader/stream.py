@@ -9,35 +9,45 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
+from packer.arguments import explain_unknown
 from packer.attributes import ReadOnly, read_only
 from packer.reader.attributes import OrderAttributes
 from packer.reader.batches.fields import Fields
+from packer.reader.batches.rebatching import refuse_rebatching
 from packer.reader.batches.skipping import SkippedSample
 from packer.reader.batches.windows import WindowBuffer
 from packer.reader.dataset import PackedDataset
+from packer.reader.elsewhere import what_to_write
 from packer.reader.given import require_dataset
-from packer.reader.images.decoding import IMAGE
+from packer.reader.images.stored import IMAGE
 from packer.reader.order import ranks
 from packer.reader.order.course import Begun, Course
 from packer.reader.order.division import sendable
-from packer.reader.order.epoch import EpochOrder, OrderOptions, Schedule
+from packer.reader.order.epoch import EpochOrder, OrderOptions, Schedule, Shuffle, Tail, as_shuffle
 from packer.reader.order.progress import Walk
 from packer.types import Array
 
 
 class BatchStream(OrderAttributes, IterableDataset[Any]):
-    """Mini-batches of a pack: for `DataLoader(stream, batch_size=None, num_workers=N)`, or to
-    iterate over directly.
+    """Mini-batches of a pack, for DataLoader or to iterate over directly.
 
-    Each mini-batch is a named tuple in the order of `fields`: pictures of one size as one uint8
-    tensor N×3×H×W in channels-last memory, others as a list of tensors 3×H×W (decode="bytes": a
-    list of bytes; with a transform: see `packer.reader.images.collate`); "label" as int64 N; "key"
-    (the original paths) as a list of str; a field of bytes as a list of bytes, None where a sample
-    lacks it.
+    In a DataLoader, `batch_size=None` says that the stream makes the mini-batches:
+    `DataLoader(stream, batch_size=None, num_workers=2)`.
+
+    Each mini-batch is a named tuple in the order of `fields`: "image": a tensor N×3×H×W in
+    channels-last memory, uint8, or float32 behind `Normalize`; a list of tensors 3×H×W if sizes
+    differ; a list of bytes with decode="bytes"; with callables behind the built-in transforms: see
+    `packer.reader.images.collate`. "label": int64 N. "key" (the original paths): a list of str. A
+    field of bytes: a list of bytes, None if a sample lacks it.
+
+    Transforms follow the rule of all readers (see PackedDataset): built-in transforms at the front
+    of the list work on pixels; the callables behind them are called with what `decode` says, a PIL
+    image by default. Both are arguments of the data set. Without callables, "pil" and "numpy" give
+    the same mini-batches.
 
     Workers take the mini-batches in turn, so a DataLoader yields them in the same order for any
-    number of workers. Built-in random transforms draw from (seed, epoch, sample): the same crops,
-    too, for any number of workers and ranks.
+    number of workers. Built-in random transforms draw from (seed, epoch, sample): the crops, too,
+    are the same for any number of workers and ranks.
 
     The first loop reads epoch 0, and each new loop the next epoch, unless `set_epoch` or
     `load_state_dict` chose another: in this process, in workers however they are started, and
@@ -45,42 +55,50 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
     when these are started), and counts although it may be left early.
 
     Ranks that are not given are looked up when a loop begins: a process group may come up after
-    the stream was made. Where accelerate's `prepare` has wrapped the DataLoader, the stream gives
-    all mini-batches, as accelerate divides them.
+    the stream was made. If accelerate's `prepare` has wrapped the DataLoader, the stream gives all
+    mini-batches, as accelerate divides them.
 
     Args:
-        dataset: Whose samples, with its transforms and `decode`.
-        batch_size: Samples in a mini-batch of one rank; need not match the on-disk batches.
-        shuffle: "none", "batch", "window" or "full"; see `packer.reader.order.epoch.OrderOptions`.
-        window: On-disk batches that are mixed at a time; held in memory, 512 MB at most.
-        seed: Of the order and of built-in transforms. Must be equal on all ranks.
-        tail: "drop", "pad" or "keep"; None: keep for shuffle "none", else drop.
-        rank: Of this process; None: torch.distributed's, else the environment's, else 0.
+        dataset: The data set, with its transforms and `decode`.
+        batch_size: Number of samples in a mini-batch of one rank; need not match the on-disk
+            batches.
+        shuffle: Order of the samples. "none": as packed; "batch": on-disk batches in random order,
+            each as packed; "window": on-disk batches in random order, `window` of them mixed at a
+            time, the samples of each shuffled; "full": all samples. True: "window"; False: "none".
+        window: Number of on-disk batches that are mixed at a time; made smaller where two windows
+            would exceed 512 MB.
+        seed: Seed of the order and of built-in transforms. Must be equal on all ranks.
+        tail: What happens to the last, partial global mini-batch. "drop": it is left out; "pad": it
+            is filled up with samples from the start; "keep": it stays partial, and ranks may differ
+            by one mini-batch. None: "keep" for shuffle "none", else "drop".
+        rank: Rank of this process; None: torch.distributed's, else the environment's RANK, else 0.
         world_size: Number of ranks; given with `rank` or not at all. With 1 where torch.distributed
             has more processes, each of them reads everything, and a warning says so.
-        fields: What to yield.
-        as_dict: Yield dicts by field name instead of tuples.
+        fields: Names of the fields to yield: "image", "label", "key" and the pack's further fields,
+            each once.
+        as_dict: Whether to yield dicts by field name instead of named tuples.
 
     Raises:
-        UsageError: An invalid argument, or a rank that is not torch.distributed's.
+        UsageError: An argument is invalid, or a rank that is not torch.distributed's.
     """
 
+    @explain_unknown(what_to_write)
     def __init__(
         self,
         dataset: PackedDataset,
         batch_size: int,
         *,
-        shuffle: str = "window",
+        shuffle: Shuffle | bool = "window",
         window: int = 16,
         seed: int = 0,
-        tail: str | None = None,
+        tail: Tail | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         fields: Sequence[str] = ("image", "label"),
         as_dict: bool = False,
     ) -> None:
         dataset = require_dataset(dataset, type(self).__name__)
-        options = OrderOptions(batch_size, shuffle, window, seed, tail)
+        options = OrderOptions(batch_size, as_shuffle(shuffle), window, seed, tail)
         self._dataset = dataset
         self._assignments = dataset.count_assignments()
         self.course = Course(dataset.pack, options, rank, world_size)
@@ -168,8 +186,10 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         Raises:
             DamageError: The pack does not hold what its index says.
             PackerError: The file system failed.
-            UsageError: The rank that was given is not torch.distributed's.
+            UsageError: The rank that was given is not torch.distributed's; or a DataLoader with a
+                batch size calls this.
         """
+        refuse_rebatching(self)
         if ranks.worker() is None:
             return self._begun_at_first_use()
         # Here it has begun: the training process has asked for an iterator, and makes one once.

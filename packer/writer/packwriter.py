@@ -20,6 +20,7 @@ from typing import Any
 
 import packer
 from packer import formats
+from packer.arguments import explain_unknown, shown
 from packer.attributes import ReadOnly
 from packer.errors import ImageError, OutputError, TooManySkipped, UsageError
 from packer.files.fsio import make_folder, publish_over
@@ -38,7 +39,7 @@ from packer.settings.options import ConvertOptions
 from packer.settings.parsing import SPLIT_NAME
 from packer.types import NO_LABEL, Encoded, Sample, Skip, display_path, path_bytes
 from packer.writer.pictures import encode_picture
-from packer.writer.settings import ON_ERROR, ORDERS, WriterSettings, check_choice, settings_of
+from packer.writer.settings import OnError, Order, check_skipping, settings_of, what_to_write
 from packer.writer.split import Finished, ShardTarget, SplitWriter, splits_there
 from packer.writer.spool import Spool
 
@@ -76,6 +77,7 @@ class PackWriter:
         OutputError: The file system refused.
     """
 
+    @explain_unknown(what_to_write)
     def __init__(
         self,
         out: str | os.PathLike[str],
@@ -83,26 +85,22 @@ class PackWriter:
         classes: Sequence[str] | None = None,
         options: ConvertOptions | None = None,
         fields: Mapping[str, str] | None = None,
-        order: str = "written",
+        order: Order = "written",
         seed: int = 0,
-        on_error: str = "raise",
+        on_error: OnError = "raise",
         max_skipped: int | None = None,
         resume: bool = False,
     ) -> None:
         libraries.require_converting()
-        check_choice("order", order, ORDERS)
-        check_choice("on_error", on_error, ON_ERROR)
         if resume and order == "shuffled":
             raise UsageError(
                 "order='shuffled' finishes nothing before the end, so there is nothing to resume",
                 "leave out resume, or write in shuffled order yourself",
             )
-        if max_skipped is not None and on_error != "skip":
-            raise UsageError("max_skipped without on_error='skip' has no effect")
+        self._settings = settings_of(classes, options, fields, order, seed)
+        self._skipping = check_skipping(on_error, max_skipped)
         self._out = given_path(out, "out").absolute()
-        self._settings: WriterSettings = settings_of(classes, options, fields, order, seed)
         formats.require(self._settings.options.format)
-        self._skipping = on_error, max_skipped
         self._resume = resume
         self._splits: dict[str, SplitWriter] = {}
         self._spools: dict[str, Spool] = {}
@@ -124,6 +122,7 @@ class PackWriter:
     max_skipped: ReadOnly[int | None] = ReadOnly(lambda self: self._skipping[1])
     resume: ReadOnly[bool] = ReadOnly(lambda self: self._resume)
 
+    @explain_unknown(what_to_write)
     def write(
         self,
         *,
@@ -158,8 +157,8 @@ class PackWriter:
         if path in self._keys:
             raise UsageError(f"key {key!r} was written already", "keys name samples: once each")
         number = self._settings.label(label, key)
-        if not SPLIT_NAME.fullmatch(split):
-            raise UsageError(f"{split!r} cannot name a split", "letters, digits and _")
+        if not isinstance(split, str) or not SPLIT_NAME.fullmatch(split):
+            raise UsageError(f"invalid split {shown(split)}", "letters, digits and _")
         further = self._settings.payloads(fields or {}, key)
         if path in self._done:
             self._pass_over(path, key)

@@ -7,15 +7,18 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
+from packer.arguments import check_choice, check_names
 from packer.errors import UsageError, suggestion
 from packer.packing.planning.agreement import image_fields
 from packer.settings.options import ConvertOptions
 from packer.types import NO_LABEL, Field
 
-ORDERS = ("written", "shuffled")
-ON_ERROR = ("raise", "skip")
+Order: TypeAlias = Literal["written", "shuffled"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+OnError: TypeAlias = Literal["raise", "skip"]
+ON_ERROR: tuple[OnError, ...] = get_args(OnError)
 #: Becomes part of array names in the index, of data set names in HDF5, of member names in tar.
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]*")
 #: Options of a conversion that have a meaning here; the others are about sources and jobs.
@@ -118,7 +121,7 @@ def settings_of(
     classes: Sequence[str] | None,
     options: ConvertOptions | None,
     fields: Mapping[str, str] | None,
-    order: str,
+    order: Order,
     seed: int,
 ) -> WriterSettings:
     """Check a PackWriter's arguments.
@@ -126,6 +129,8 @@ def settings_of(
     Raises:
         UsageError: One that cannot be, or has no effect.
     """
+    check_choice("order", order, ORDERS)
+    check_names("classes", classes)
     options = options or ConvertOptions()
     _refuse_unused(options)
     if seed and order != "shuffled":
@@ -136,10 +141,30 @@ def settings_of(
     return WriterSettings(options, tuple(classes or ()), further, both, order, seed)
 
 
-def check_choice(what: str, value: str, choices: Sequence[str]) -> None:
-    """Raise UsageError if a value is none of the known ones."""
-    if value not in choices:
-        raise UsageError(f"unknown {what} {value!r}", suggestion(value, choices))
+def check_skipping(on_error: OnError, max_skipped: int | None) -> tuple[OnError, int | None]:
+    """Check what a PackWriter does with pictures that cannot be stored.
+
+    Raises:
+        UsageError: An argument is invalid, or has no effect.
+    """
+    on_error = check_choice("on_error", on_error, ON_ERROR)
+    if max_skipped is not None and on_error != "skip":
+        raise UsageError("max_skipped without on_error='skip' has no effect")
+    return on_error, max_skipped
+
+
+def what_to_write(owner: str, name: str) -> str:
+    """What to write instead of an argument that PackWriter does not have, in one line.
+
+    Args:
+        owner: "PackWriter" or "PackWriter.write".
+        name: Name of the argument.
+    """
+    if owner.endswith(".write"):
+        return f"fields={{{name!r}: …}} if it is a field of PackWriter(…, fields=…)"
+    if name in _IN_USE:
+        return f"PackWriter(…, options=ConvertOptions({name}=…)) takes it"
+    return ""
 
 
 def _refuse_unused(options: ConvertOptions) -> None:

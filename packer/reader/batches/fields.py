@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from packer.arguments import check_names
 from packer.errors import UsageError, suggestion
 from packer.reader.batches.minibatch import make_mini_batch
 from packer.reader.dataset import PackedDataset
 from packer.reader.images.collate import channels_first, collate_images, collate_labels
-from packer.reader.images.decoding import IMAGE
+from packer.reader.images.stored import IMAGE
 from packer.reader.order.hashing import Draws, combine
 from packer.types import Array
 
@@ -43,6 +44,7 @@ class Fields:
     def __init__(
         self, dataset: PackedDataset, names: Sequence[str], seed: int, as_dict: bool
     ) -> None:
+        check_names("fields", names)
         self.names = tuple(names)
         self._dataset = dataset
         self._seed = seed
@@ -51,8 +53,12 @@ class Fields:
         for name in self.names:
             if name not in known:
                 raise UsageError(f"unknown field {name!r}", suggestion(name, known))
-        if len(set(self.names)) != len(self.names) or not self.names:
-            raise UsageError(f"fields {self.names} cannot be", "one or more names, each once")
+        # Twice the same picture with two crops would need two sets of draws and of transforms.
+        twice = [name for name in known if self.names.count(name) > 1]
+        if twice:
+            raise UsageError(f"invalid fields {self.names}: {twice[0]!r} twice", "name each once")
+        if not self.names:
+            raise UsageError("invalid fields (): none", "name one or more")
 
     def of(self, dataset: PackedDataset) -> Fields:
         """The same fields of another data set with the same fields."""

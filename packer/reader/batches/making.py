@@ -13,7 +13,7 @@ from packer.imaging.planes import to_planes
 from packer.reader.batches.fields import Fields
 from packer.reader.batches.windows import WindowBuffer
 from packer.reader.dataset import PackedDataset
-from packer.reader.images.decoding import IMAGE
+from packer.reader.images.stored import IMAGE
 from packer.reader.loading.sheets import Layout
 from packer.reader.order.epoch import EpochOrder, Schedule
 from packer.reader.order.hashing import Draws

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from packer.errors import UsageError
 from packer.reader.batches.making import Wanted
-from packer.reader.images.decoding import IMAGE
+from packer.reader.images.stored import IMAGE
 from packer.reader.loading.device import Device, Sent
 from packer.reader.loading.sheets import Sheet
 

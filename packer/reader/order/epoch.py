@@ -16,16 +16,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from packer.errors import UsageError, suggestion
+from packer.arguments import check_choice, check_integer
+from packer.errors import UsageError
 from packer.reader.order.hashing import combine, keys
 from packer.reader.order.lanes import deal, one_lane
 from packer.types import Array
 
-SHUFFLES = ("none", "batch", "window", "full")
-TAILS = ("drop", "pad", "keep")
+Shuffle: TypeAlias = Literal["none", "batch", "window", "full"]
+SHUFFLES: tuple[Shuffle, ...] = get_args(Shuffle)
+Tail: TypeAlias = Literal["drop", "pad", "keep"]
+TAILS: tuple[Tail, ...] = get_args(Tail)
 #: Bytes of on-disk batches that a process may hold in memory. Room for two windows of 16 batches of
 #: 128 samples of 125 KB, and small beside what a training process needs otherwise.
 WINDOW_BYTES = 512_000_000
@@ -37,6 +41,13 @@ WORTH_WHOLE = 2 / 3
 _BATCHES, _SAMPLES, _TURN = 1, 2, 3
 #: 2^64 / golden ratio: multiples of it, modulo 2^64, are spread evenly, however many.
 _GOLDEN = 0x9E3779B97F4A7C15
+
+
+def as_shuffle(given: Shuffle | bool) -> Shuffle:
+    """A `shuffle` as users give it: True and False are those of torch's DataLoader."""
+    if isinstance(given, bool):
+        return "window" if given else "none"
+    return given
 
 
 @dataclass(frozen=True)
@@ -73,15 +84,19 @@ class OrderOptions:
     window_bytes: int = WINDOW_BYTES
 
     def __post_init__(self) -> None:
-        _check_choice("shuffle", self.shuffle, SHUFFLES)
-        if self.tail is None:
-            object.__setattr__(self, "tail", "keep" if self.shuffle == "none" else "drop")
-        _check_choice("tail", str(self.tail), TAILS)
+        self._set("shuffle", check_choice("shuffle", self.shuffle, SHUFFLES))
+        by_default = "keep" if self.shuffle == "none" else "drop"
+        tail = by_default if self.tail is None else self.tail
+        self._set("tail", check_choice("tail", tail, TAILS))
         for name in ("batch_size", "window", "world_size", "window_bytes"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} {getattr(self, name)} is out of range", "at least 1")
+            self._set(name, check_integer(name, getattr(self, name), 1))
+        for name in ("seed", "rank"):
+            self._set(name, check_integer(name, getattr(self, name)))
         if not 0 <= self.rank < self.world_size:
             raise UsageError(f"rank {self.rank} is none of {self.world_size} ranks, from 0")
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)  # the class is frozen
 
 
 @dataclass(frozen=True)
@@ -330,8 +345,3 @@ def fitting_window(batch_bytes: Array, options: OrderOptions) -> int:
 
 def _shuffled(numbers: Array, state: int) -> Array:
     return numbers[np.argsort(keys(state, numbers), kind="stable")]
-
-
-def _check_choice(what: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise UsageError(f"unknown {what} {value!r}", suggestion(value, choices))

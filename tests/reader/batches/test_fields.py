@@ -10,6 +10,7 @@ from packer.errors import DamagedSample, UsageError
 from packer.reader import PackedDataset
 from packer.reader.batches.fields import Fields
 from packer.reader.images.collate import collate_images
+from packer.reader.images.decoding import Decode
 from packer.reader.transforms import (
     CenterCrop,
     Normalize,
@@ -63,7 +64,7 @@ def test_a_column_that_is_ready_stays(build_pack: Any) -> None:
 )
 @pytest.mark.parametrize("decode", ["numpy", "pil"])
 def test_pictures_in_one_tensor_are_those_that_were_made_one_by_one(
-    build_pack: Any, codec: str, transform: Any, decode: str
+    build_pack: Any, codec: str, transform: Any, decode: Decode
 ) -> None:
     built = build_pack([[11]], codec=codec, sizes=((80, 60),))
     dataset = PackedDataset(built.root, decode=decode, transform=transform)
@@ -110,12 +111,6 @@ def test_draws_depend_on_seed_epoch_and_sample(build_pack: Any) -> None:
     assert len(drawn) == 8
 
 
-@pytest.mark.parametrize("names", [["imagee"], ["image", "image"], []])
-def test_fields_that_cannot_be(build_pack: Any, names: list[str]) -> None:
-    with pytest.raises(UsageError, match="field"):
-        Fields(PackedDataset(build_pack([[4]]).root), names, seed=0, as_dict=False)
-
-
 def test_what_is_drawn_depends_on_epoch_and_sample(build_pack: Any) -> None:
     root = build_pack([[4]]).root
     behind: list[Any] = [CenterCrop(3), np.array, RandomHorizontalFlip()]
@@ -127,3 +122,19 @@ def test_what_is_drawn_depends_on_epoch_and_sample(build_pack: Any) -> None:
         places = [(epoch, sample) for epoch in range(3) for sample in range(4)]
         assert len({one.draws(*place).bits() for place in places}) == 12
         assert one.draws(2, 3).bits() == fields[0].draws(2, 3).bits()
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("image", "image", "label"), r"invalid fields .*: 'image' twice \(name each once\)"),
+        (["label", "key", "label"], "'label' twice"),
+        ((), r"invalid fields \(\): none"),
+        ("image", r"one text \(fields=\('image',\)\)"),
+        (("image", "lable"), "unknown field 'lable'.*did you mean 'label'"),
+    ],
+)
+def test_fields_that_cannot_be(build_pack: Any, names: Any, words: str) -> None:
+    dataset = PackedDataset(build_pack([[4]]).root)
+    with pytest.raises(UsageError, match=words):
+        Fields(dataset, names, 0, False)

@@ -88,9 +88,10 @@ class SharedArray:
         given = reduction.DupFd(self._descriptor)
         return _attached, (given, len(self.array), self.array.dtype.str)
 
-    def __del__(self) -> None:
+    # A default argument, because Python may have emptied this module when it ends.
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if hasattr(self, "_descriptor"):
-            os.close(self._descriptor)
+            close(self._descriptor)
 
 
 def _copied(values: Array) -> SharedArray:

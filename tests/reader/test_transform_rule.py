@@ -166,3 +166,16 @@ def test_without_pillow_the_error_says_what_else_to_write(
             READERS[name](built.root, {"transform": len})
         assert len(READERS[name](built.root, {"transform": len, "decode": "bytes"})) == 4
     assert len(READERS["BatchStream"](built.root, {"transform": CenterCrop(4)})) == 4
+
+
+@pytest.mark.parametrize("decode", ["pil", "numpy"])
+@pytest.mark.parametrize("reader", ["index", "BatchStream", "Loader"])
+def test_an_error_says_what_it_was_called_with(build_pack: Any, decode: str, reader: str) -> None:
+    def needs_another(image: Any) -> Any:
+        raise TypeError("image must be another type")
+
+    root = build_pack([[4]]).root
+    with pytest.raises(TypeError) as caught:
+        READERS[reader](root, {"transform": needs_another, "decode": decode})
+    note = getattr(caught.value, "__notes__", None) or [str(caught.value.__cause__)]
+    assert note[0].endswith(f"(decode={decode!r})")

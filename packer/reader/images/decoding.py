@@ -188,7 +188,8 @@ class Decoder:
         """An error of a transform, with the sample's name; one of a damaged sample has it."""
         if isinstance(error, DamagedSample):
             return error
-        return named(error, "a transform", self._stored.describe(sample))
+        where = f"{self._stored.describe(sample)} (decode={self.decode!r})"
+        return named(error, "a transform", where)
 
     def _pixels(self, payload: memoryview | None, sample: int, draws: Draws) -> Array:
         fused = self._fused(sample, draws)

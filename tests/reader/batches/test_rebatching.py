@@ -90,3 +90,22 @@ def test_what_makes_sense_is_left_alone(dataset: PackedDataset) -> None:
     assert [images.shape for images, _ in found] == [(6, 3, 6, 8)] * 2
     for images, _ in BatchStream(dataset, 4):
         assert isinstance(images, torch.Tensor)
+
+
+class Shard(IterableDataset[Any]):
+    """accelerate's IterableDatasetShard, as far as it matters here: it yields what it gets."""
+
+    __module__ = "accelerate.data_loader"
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.dataset
+
+
+def test_behind_accelerate_as_well(dataset: PackedDataset) -> None:
+    shard: Any = Shard(BatchStream(dataset, 4))
+    with pytest.raises(UsageError, match=WORDS):
+        list(DataLoader(shard))
+    assert len(list(DataLoader(shard, batch_size=None))) == 3

@@ -78,13 +78,6 @@ class Pack:
         """
         return self.record.index_sha256
 
-    @property
-    def dense(self) -> Array:
-        """bool, one an on-disk batch: whether most of its range is payload of these samples, so
-        that it may be read in one go. Always so but in selections.
-        """
-        return np.ones(len(self.index["batch_count"]), np.bool_)
-
     def batch_of(self, samples: Array | int) -> Array:
         """int64: the on-disk batch of each sample, counted through the split."""
         # Right of equal entries: an empty batch begins where the next one does.

@@ -23,6 +23,7 @@ from packer.reader.images.decoding import Decode, DecodeQuality, Decoder, Transf
 from packer.reader.images.stored import IMAGE
 from packer.reader.order.hashing import Draws
 from packer.reader.process import ReaderProcess
+from packer.reader.selected import SelectedPack
 from packer.reader.torchclass import TorchDataset
 from packer.reader.transforms import global_draws
 from packer.staging.preload import Preload, open_pack
@@ -133,13 +134,13 @@ class PackedDataset(TorchDataset, PackAttributes, TransformAttributes):
         """
         pack = self.pack
         if samples is not None:
-            pack = selection.SelectedPack(pack, selection.listed(pack, samples))
+            pack = SelectedPack(pack, selection.listed(pack, samples))
         if classes is not None:
-            pack = selection.SelectedPack(pack, selection.of_classes(pack, classes))
+            pack = SelectedPack(pack, selection.of_classes(pack, classes))
         if fraction is not None:
-            pack = selection.SelectedPack(pack, selection.of_fraction(pack, fraction, seed))
+            pack = SelectedPack(pack, selection.of_fraction(pack, fraction, seed))
         if first is not None:
-            pack = selection.SelectedPack(pack, np.arange(len(pack)) < max(0, first))
+            pack = SelectedPack(pack, np.arange(len(pack)) < max(0, first))
         selected = copy.copy(self)
         how = self.decoder.decode, self.decoder.quality
         selected._over(pack, how, self.payloads.verify, self.skips.on_error)

@@ -10,14 +10,14 @@ from packer.reader.dataset import PackedDataset
 
 
 def require_dataset(given: Any, owner: str) -> PackedDataset:
-    """The same, if it is a PackedDataset.
+    """Return the argument if it is a PackedDataset.
 
     Args:
-        given: By the user.
-        owner: Name of the class it was given to.
+        given: What the user gave.
+        owner: Name of the class that it was given to.
 
     Raises:
-        UsageError: It is something else; the hint is what to write.
+        UsageError: It is something else; the hint says what to write.
     """
     if isinstance(given, PackedDataset):
         return given
@@ -25,7 +25,7 @@ def require_dataset(given: Any, owner: str) -> PackedDataset:
     if isinstance(given, str | os.PathLike):
         kind, hint = "a path", f"{owner}(PackedDataset({os.fspath(given)!r}, …), …)"
     elif hasattr(given, "indices") and hasattr(given, "dataset"):
-        # Not made into a selection here: an assignment to subset.dataset.transform would be lost.
+        # A selection made here would miss later assignments to subset.dataset.transform.
         hint = "dataset.select(samples=subset.indices); transforms can be assigned to the selection"
     elif hasattr(given, "datasets"):
         hint = "MixedStream takes a BatchStream of each"

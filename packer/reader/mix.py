@@ -21,7 +21,7 @@ from packer.reader.order.progress import Progress, Walk
 from packer.reader.stream import BatchStream
 from packer.types import Array
 
-# Tells this hash from those of the order.
+# Makes this hash differ from those of the order.
 _MIX = 48
 
 
@@ -42,7 +42,7 @@ class MixedStream(IterableDataset[Any]):
 
     Args:
         streams: The streams; they yield the same fields, and their ranks agree.
-        weights: Shares of the mini-batches, one number a stream; None: in proportion to the
+        weights: Shares of the mini-batches, one number for each stream; None: in proportion to the
             streams' lengths.
         length: Number of mini-batches of an epoch on each rank; None: the most that takes no
             stream more than once.
@@ -70,7 +70,7 @@ class MixedStream(IterableDataset[Any]):
 
     @property
     def counts(self) -> Array:
-        """int64, mini-batches that an epoch takes from each stream."""
+        """int64, number of mini-batches that an epoch takes from each stream."""
         return self._plan()[1]
 
     streams: ReadOnly[tuple[BatchStream, ...]] = ReadOnly(lambda self: self._streams)
@@ -92,7 +92,7 @@ class MixedStream(IterableDataset[Any]):
         return self._progress.next().epoch
 
     def __len__(self) -> int:
-        """Mini-batches of an epoch on each rank, over all workers."""
+        """Number of mini-batches of an epoch on each rank, over all workers."""
         return int(self.counts.sum())
 
     def sources(self, epoch: int) -> Array:
@@ -103,7 +103,7 @@ class MixedStream(IterableDataset[Any]):
         return sources
 
     def __iter__(self) -> Iterator[Any]:
-        """This process's share of the mini-batches; raises as a BatchStream's."""
+        """This process's share of the mini-batches; raises what a BatchStream's loop raises."""
         refuse_rebatching(self)
         if ranks.worker() is None:
             return self._begun_at_first_use()
@@ -136,8 +136,8 @@ class MixedStream(IterableDataset[Any]):
             yield mini_batch
 
     def _plan(self) -> tuple[Array, Array]:
-        """int64 each: mini-batches of each stream on this rank, and those that an epoch takes. Both
-        follow from the number of ranks, which may not be known when the streams are made.
+        """int64 each: number of mini-batches of each stream on this rank, and how many of them an
+        epoch takes. Both depend on the number of ranks, which may come up after the streams.
         """
         _check_streams(self.streams)
         lengths = np.array([len(stream) for stream in self.streams], np.int64)
@@ -166,9 +166,9 @@ def apportion(shares: Array, total: int) -> Array:
 def _shares(lengths: Array, weights: Sequence[float] | None) -> Array:
     given = np.asarray(lengths if weights is None else weights, np.float64)
     if given.shape != lengths.shape:
-        raise UsageError(f"{given.size} weights for {lengths.size} streams", "one a stream")
+        raise UsageError(f"{given.size} weights for {lengths.size} streams", "one for each stream")
     if not np.isfinite(given).all() or (given < 0).any() or given.sum() <= 0:
-        raise UsageError(f"weights {given.tolist()} cannot be", "0 or more, not all 0")
+        raise UsageError(f"invalid weights {given.tolist()}", "0 or more, not all 0")
     shares: Array = given / given.sum()
     return shares
 
@@ -194,7 +194,7 @@ def _check_streams(streams: Sequence[BatchStream]) -> None:
             raise UsageError(f"streams yield {first.fields} and {stream.fields}", "the same fields")
         other = stream.schedule.options
         if (other.rank, other.world_size) != (options.rank, options.world_size):
-            raise UsageError("streams of different ranks cannot be mixed")
+            raise UsageError("streams of different ranks", "mix streams of one rank")
         if other.tail == "keep" and other.world_size > 1:
             raise UsageError(
                 "tail='keep' gives ranks different numbers of mini-batches: nothing to mix",

@@ -1,4 +1,4 @@
-"""BatchStream's order for a DataLoader over the map-style data set."""
+"""The order of BatchStream for a DataLoader over the map-style data set."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class WindowSampler(OrderAttributes, BatchSampler):
 
     @property
     def schedule(self) -> Schedule:
-        """Which mini-batches of an epoch are this rank's.
+        """The mini-batches of an epoch on this rank.
 
         Raises:
             UsageError: The rank that was given is not torch.distributed's.
@@ -128,11 +128,11 @@ class WindowSampler(OrderAttributes, BatchSampler):
         self._course.set_epoch(epoch)
 
     def __len__(self) -> int:
-        """Mini-batches of a whole epoch on this rank."""
+        """Number of mini-batches of a whole epoch on this rank."""
         return len(self.schedule)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Sample numbers, a mini-batch each. The loop begins with the first of them."""
+        """Lists of sample numbers, one for each mini-batch. The loop begins with the first list."""
         begun = self._course.begin()
         if begun is None:
             return
@@ -142,26 +142,26 @@ class WindowSampler(OrderAttributes, BatchSampler):
             yield schedule.mini_batch(order, step, walk.start).tolist()
 
     def state_at(self, step: int) -> dict[str, Any]:
-        """How far training has come, as `BatchStream.state_dict`; the two can go on from each
-        other's states.
+        """How far training has come, as `BatchStream.state_dict`; each can go on from the other's
+        states.
 
-        Not called state_dict: a DataLoader asks its sampler for more than the loop has got, so the
-        loop has to say how much that is, while torchdata's StatefulDataLoader would call
-        state_dict() without, and does by itself what is right without it.
+        It is not called state_dict, because torchdata's StatefulDataLoader would call that without
+        the step. A DataLoader takes more from its sampler than the loop has got, so only the loop
+        has the right number. Without a state_dict, StatefulDataLoader restores samplers correctly.
 
         Args:
-            step: Mini-batches that the training loop has got since it began.
+            step: Number of mini-batches that the training loop has got since it began.
 
         Raises:
-            UsageError: There are not so many.
+            UsageError: The loop has fewer mini-batches.
         """
         return self._course.state_at(step)
 
     def resume_from(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state: the next loop gives what is left of its epoch, or if that is nothing,
-        the next epoch; the loop after it gives the epoch after that.
+        """Go on from a state: the next loop gives the rest of its epoch, or the next epoch if no
+        mini-batch is left; the loop after it gives the epoch after that.
 
         Raises:
-            UsageError: No such state, or of another pack, seed, shuffle, window or tail.
+            UsageError: The state is invalid, or of another pack, seed, shuffle, window or tail.
         """
         self._course.resume(state)

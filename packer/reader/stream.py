@@ -106,7 +106,7 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
 
     @property
     def schedule(self) -> Schedule:
-        """Which mini-batches of an epoch are this rank's.
+        """The mini-batches of an epoch on this rank.
 
         Raises:
             UsageError: The rank that was given is not torch.distributed's.
@@ -137,45 +137,46 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         return self.dataset.skipped
 
     def __len__(self) -> int:
-        """Mini-batches of a whole epoch on this rank, over all workers: also after
-        `load_state_dict`, as learning rate schedules and progress bars count on it.
+        """Number of mini-batches of a whole epoch on this rank, over all workers. It is the same
+        after `load_state_dict`, because learning rate schedules and progress bars rely on it.
         """
         return len(self.schedule)
 
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
-        """How far training has come: a small dict, fit for JSON, equal on all ranks (with
-        tail="keep", rank 0 may be the only one that got the last mini-batch: take its).
+        """How far training has come: a small dict of JSON values, equal on all ranks. (With
+        tail="keep", rank 0 may be the only one that got the last mini-batch: take its state.)
 
-        Works by itself where the stream is iterated over directly, or inside of torchdata's
+        `step` can be left out if the stream is iterated over directly, or inside of torchdata's
         StatefulDataLoader. In another DataLoader with workers, which read ahead, and in one that
-        accelerate has prepared, the training loop has to say how much it got.
+        accelerate has prepared, only the training loop has the number of mini-batches it got.
 
         Once a direct loop has ended, the state is the beginning of the next epoch, which is what
         the next loop reads. After a loop that was left, it is the place in that loop, although a
         new loop in this process reads the next epoch.
 
         Args:
-            step: Mini-batches that the loop has got since it began: after an epoch was gone on
-                with, not those before.
+            step: Number of mini-batches that the loop has got since it began. In a loop that went
+                on in mid-epoch, those before it do not count.
 
         Raises:
-            UsageError: Workers have read, and `step` is not given; or there are not so many.
+            UsageError: Workers have read and `step` is not given; or the loop has fewer
+                mini-batches.
         """
         return self.course.state() if step is None else self.course.state_at(step)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state: the next loop gives what is left of its epoch, or if that is nothing,
-        the next epoch; the loop after it gives the epoch after that.
+        """Go on from a state: the next loop gives the rest of its epoch, or the next epoch if no
+        mini-batch is left; the loop after it gives the epoch after that.
 
-        Call it before the loader's workers start. Number of ranks, workers and mini-batch size may
-        differ from what they were.
+        Call it before the loader's workers start. The numbers of ranks and workers and the
+        mini-batch size may differ from those of the run that made the state.
 
         Args:
-            state: What `state_dict` returned, of this or another rank; or that of a
-                StatefulDataLoader over a stream, to go on from it with another number of workers.
+            state: What `state_dict` returned, on this or another rank; or the state of a
+                StatefulDataLoader over a stream, to go on with another number of workers.
 
         Raises:
-            UsageError: No such state, or of another pack, seed, shuffle, window or tail.
+            UsageError: The state is invalid, or of another pack, seed, shuffle, window or tail.
         """
         self.course.load(state)
 
@@ -192,7 +193,7 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         refuse_rebatching(self)
         if ranks.worker() is None:
             return self._begun_at_first_use()
-        # Here it has begun: the training process has asked for an iterator, and makes one once.
+        # In a worker the loop has begun: the training process makes one iterator for each loop.
         return self._loop(self.course.begin())
 
     def _begun_at_first_use(self) -> Iterator[Any]:
@@ -201,7 +202,7 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
     def _loop(self, begun: Begun | None) -> Iterator[Any]:
         if begun is None:
             return
-        # What accelerate divides is the order of rank 0 of 1, whatever the rank of this process.
+        # accelerate divides the order of rank 0 of 1, whatever the rank of this process.
         rank = None if begun.division is not None else begun.schedule.options.rank
         self.dataset.enter_process(rank)
         mini_batches = self._walk_through(begun.walk, begun.schedule)

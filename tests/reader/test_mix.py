@@ -138,8 +138,8 @@ def test_what_cannot_be_is_refused(build_pack: Any) -> None:
         ([one, second], {}, "different ranks"),
         ([keep], {}, "tail='keep'"),
         ([one, one], {"weights": [1]}, "1 weights for 2 streams"),
-        ([one], {"weights": [-1]}, "cannot be"),
-        ([one], {"weights": [float("nan")]}, "cannot be"),
+        ([one], {"weights": [-1]}, "invalid weights"),
+        ([one], {"weights": [float("nan")]}, "invalid weights"),
         ([one], {"length": 0}, "0 wanted"),
     ]
     for streams, options, words in cases:

@@ -1,4 +1,4 @@
-"""From a payload to what the user's code gets: decoded, transformed, an array or a PIL image."""
+"""From a payload to what users get: decoded, transformed, an array or a PIL image."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUALITIES: tuple[DecodeQuality, ...] = get_args(DecodeQuality)
 
 
 class Room(NamedTuple):
-    """An array for pictures.
+    """Shape and type of an array for pictures.
 
     Attributes:
         shape: N×H×W×3.
@@ -89,7 +89,7 @@ class Decoder:
     def pixels(self, payload: memoryview | None, sample: int, draws: Draws) -> Array:
         """The picture behind the built-in transforms: H×W×3, uint8 or, after Normalize, float32.
 
-        It may share memory with `payload`: not to be written to.
+        Do not write to it: it may share memory with `payload`.
 
         Raises:
             DamagedSample: There is no payload, or it cannot be decoded.
@@ -105,7 +105,7 @@ class Decoder:
         Args:
             payload: The coded picture.
             sample: Its number.
-            draws: Where random parameters come from.
+            draws: Source of random parameters.
             out: Height×width×3 of the size behind the built-in transforms (`fixed_shape`, if all
                 have the same); float32 if Normalize is among them, else uint8.
 
@@ -125,16 +125,16 @@ class Decoder:
         draw: Callable[[int], Draws],
         out: Array,
     ) -> Sequence[int]:
-        """`write` several pictures in one call of their codec, where it has one. Raises nothing.
+        """`write` several pictures in one call of their codec, if it has one. Raises nothing.
 
         Args:
             payloads: The coded pictures.
             samples: Their numbers.
-            draw: From such a number to where its random parameters come from.
+            draw: Returns the source of random parameters for a sample number.
             out: N places in a mini-batch, see `write`.
 
         Returns:
-            Those for which this was not done, counted from 0: `write` them one by one.
+            Places of the pictures for which this was not done, from 0: `write` them one by one.
         """
         codec = self._stored.many_codec
         direct = out.dtype == np.uint8 and out.flags.c_contiguous
@@ -149,18 +149,18 @@ class Decoder:
 
     @property
     def at_once(self) -> int:
-        """How many pictures `write_all` is best given; 0: none at all."""
+        """Best number of pictures for one call of `write_all`; 0: `write` each."""
         codec = self._stored.many_codec
         return 0 if codec is None else codec.at_once(self._alike)
 
     @property
     def _alike(self) -> bool:
-        """Whether the same is done to all pictures."""
+        """Whether all pictures go through the same steps."""
         return not self.random and self._stored.one_shape is not None
 
     def room(self, count: int) -> Room | None:
-        """What `write` needs for so many pictures; None where they cannot lie in one array: sizes
-        differ, or transforms of the user's make something else of them.
+        """The array that `write` needs for `count` pictures; None if they cannot lie in one array:
+        their sizes differ, or callables of the user make something else of them.
         """
         shape = None if self.decode == "bytes" or self.others else self.fixed_shape()
         if shape is None:
@@ -170,7 +170,7 @@ class Decoder:
 
     def fixed_shape(self) -> Shape | None:
         """(height, width) of all pictures behind the built-in transforms; None if they differ, or
-        there are none.
+        there are no pictures.
         """
         shape = self._stored.one_shape
         for transform in self.built_in:
@@ -178,14 +178,14 @@ class Decoder:
         return shape
 
     def image(self, payload: memoryview | None, sample: int, draws: Draws) -> Any:
-        """The picture as the caller asked for it, behind all transforms; raises as `pixels`."""
+        """The picture behind all transforms, of the kind that `decode` says; raises as `pixels`."""
         try:
             return self._image(payload, sample, draws)
         except BaseException as error:
             raise self._named(error, sample)  # noqa: B904 - as above
 
     def _named(self, error: BaseException, sample: int) -> BaseException:
-        """An error of a transform, with the sample's name; one of a damaged sample has it."""
+        """The error with the sample's name, which errors of damaged samples have already."""
         if isinstance(error, DamagedSample):
             return error
         where = f"{self._stored.describe(sample)} (decode={self.decode!r})"
@@ -227,7 +227,9 @@ class Decoder:
         return fuse(steps, shape, self._stored.codec.DIVISORS, self.quality == "fast")
 
     def _piece(self, sample: int, draws: Draws, size: Shape) -> Piece | None:
-        """What to make of a picture; None if that is more than cutting, resizing and mirroring."""
+        """The steps as one piece of work for the codec; None if they are more than cutting,
+        resizing and mirroring.
+        """
         height, width = self._stored.shape(sample)
         region, steps = self._fused(sample, draws)
         step = steps[0] if len(steps) == 1 else None
@@ -281,8 +283,8 @@ def _as_pil(pixels: Array) -> Any:
 
 
 def owned(pixels: Array) -> Array:
-    """The same pixels in contiguous, writable memory that nothing else shares: a view would keep
-    all that was read or decoded with it alive, and writing to it would write there.
+    """The same pixels in contiguous, writable memory of their own: a view would keep the whole
+    buffer alive that was read or decoded, and writing to it would change that buffer.
     """
     base = pixels.base
     whole = isinstance(base, np.ndarray) and base.base is None and base.nbytes == pixels.nbytes

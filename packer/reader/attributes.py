@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from packer.arguments import shown
 from packer.attributes import ReadOnly, read_only
 from packer.errors import UsageError
 from packer.pack.opened import Pack
@@ -69,6 +70,19 @@ class Assignments:
             )
 
 
+def checked_target(
+    target_transform: Callable[[int], Any] | None,
+) -> Callable[[int], Any] | None:
+    """Return the target_transform if it can be called.
+
+    Raises:
+        UsageError: It is no callable.
+    """
+    if target_transform is None or callable(target_transform):
+        return target_transform
+    raise UsageError(f"invalid target_transform {shown(target_transform)}", "a callable")
+
+
 class TransformAttributes:
     """`transform` and `target_transform`, which take effect when they are assigned."""
 
@@ -103,7 +117,7 @@ class TransformAttributes:
 
     @target_transform.setter
     def target_transform(self, target_transform: Callable[[int], Any] | None) -> None:
-        self._target_transform = target_transform
+        self._target_transform = checked_target(target_transform)
         self._note_assignment(target_transform)
 
     def count_assignments(self) -> Assignments:

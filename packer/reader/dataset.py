@@ -16,7 +16,7 @@ from packer.pack.opened import Pack
 from packer.pack.payloads import Payloads, Verify
 from packer.raised import named, runtime_error
 from packer.reader import selection
-from packer.reader.attributes import PackAttributes, TransformAttributes
+from packer.reader.attributes import PackAttributes, TransformAttributes, checked_target
 from packer.reader.batches.skipping import OnError, SkippedSample, Skips
 from packer.reader.elsewhere import what_to_write
 from packer.reader.images.decoding import Decode, DecodeQuality, Decoder, Transform, kept
@@ -96,7 +96,7 @@ class PackedDataset(TorchDataset, PackAttributes, TransformAttributes):
         preload: Preload | None = None,
     ) -> None:
         self._transform = kept(transform)
-        self._target_transform = target_transform
+        self._target_transform = checked_target(target_transform)
         self._copied = stage, preload
         pack = open_pack(root, split, stage, preload)
         self._over(pack, (decode, decode_quality), verify, on_error)

@@ -1,7 +1,7 @@
 """What to write instead of an argument that a class of the reader does not have.
 
-Users come from torch's DataLoader, DistributedSampler and torchvision's data sets, and write their
-arguments. Each has its place here: under another name, at another class, or nowhere.
+Users are used to torch's DataLoader and DistributedSampler and to torchvision's data sets. Each of
+their arguments has another name here, belongs to another class, or is not needed.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ class Loader(LoaderAttributes, BatchStream):
         self._device = Device(device)
         self._sheets: tuple[tuple[Layout | None, bool], Sheets | None] | None = None
         self._remote: Remote | None = None
-        self._given: PackedDataset | None = None  # what the remote process has
+        self._given: PackedDataset | None = None  # the data set of the remote process
         self._check()
 
     @property
@@ -196,7 +196,7 @@ class Loader(LoaderAttributes, BatchStream):
 
     def mini_batches(self, places: Iterable[tuple[int, int]]) -> Iterator[Any]:
         """The mini-batches at some places, (epoch, step) each, in the order given. Cheap where each
-        epoch's steps ascend. Raises as `iter`.
+        epoch's steps ascend. Raises what `iter` raises.
         """
         schedule, _ = self.course.reading()
         self.dataset.enter_process(schedule.options.rank)
@@ -247,8 +247,8 @@ class Loader(LoaderAttributes, BatchStream):
     def _pins(self) -> bool:
         if self._pin_memory is not None:
             return self._pin_memory
-        # Asking for such memory sets CUDA up, which costs a process hundreds of MB: only where it
-        # is in use.
+        # Allocating page-locked memory initialises CUDA, which costs a process hundreds of MB, so
+        # it is done only where CUDA is in use.
         in_use: Any = torch.cuda.is_initialized  # torch has no types here
         return self._device.cuda or bool(in_use())
 
@@ -274,12 +274,12 @@ class Loader(LoaderAttributes, BatchStream):
 
 @dataclass(frozen=True)
 class LoaderSampler:
-    """What frameworks ask a loader's sampler. (Lightning takes a loader with a `sampler` of its own
-    for a DataLoader, whose samples it can choose anew.)
+    """The sampler of a loader, for frameworks. (A loader with a `sampler` attribute of its own is a
+    DataLoader to Lightning, which then replaces the sampler.)
 
     Attributes:
-        sampler: Has `set_epoch`.
-        batch_size: Samples in a mini-batch of one rank.
+        sampler: The loader, which has `set_epoch`.
+        batch_size: Number of samples in a mini-batch of one rank.
     """
 
     sampler: Loader
@@ -310,5 +310,5 @@ class _Loop:
 
 
 def _sheets(layout: Layout, pinned: bool, ahead: int) -> Sheets:
-    # The loop holds one while it asks for the next.
+    # The loop holds one sheet while it takes the next.
     return PinnedSheets(layout) if pinned else HeapSheets(layout, ahead + 2)

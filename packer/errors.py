@@ -224,21 +224,32 @@ _OTHER_NAMES: Final = {
 }
 
 
-def suggestion(wrong: str, known: Iterable[str], likeness: float = 0.5) -> str:
-    """Return a hint for an unknown name: packer's name for it, else the closest known name, else
-    all known names.
+def suggestion(wrong: object, known: Iterable[str], likeness: float = 0.5) -> str:
+    """Return a hint for an unknown name: the closest known name, or all of them.
 
     Args:
-        wrong: The unknown name.
-        known: All known ones.
+        wrong: The unknown name, or a value of another type.
+        known: All known names.
         likeness: Least similarity of the closest name, 0 to 1 (`difflib.get_close_matches`).
     """
     names = sorted(known)
-    wrong = wrong.lower()
-    same = _OTHER_NAMES.get(wrong)
+    close = closest(wrong, names, likeness)
+    return "known: " + ", ".join(names) if close is None else f"did you mean {close!r}?"
+
+
+def closest(wrong: object, known: Iterable[str], likeness: float = 0.5) -> str | None:
+    """Return the known name that was probably meant: packer's name for the same thing, else the
+    most similar name; None if there is none.
+
+    Args:
+        wrong: As for `suggestion`.
+        known: As for `suggestion`.
+        likeness: As for `suggestion`.
+    """
+    if not isinstance(wrong, str):
+        return None
+    names = sorted(known)
+    same = _OTHER_NAMES.get(wrong.lower())
     if same in names:
-        return f"did you mean {same!r}?"
-    close = difflib.get_close_matches(wrong, names, n=1, cutoff=likeness)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return "known: " + ", ".join(names)
+        return same
+    return next(iter(difflib.get_close_matches(wrong.lower(), names, n=1, cutoff=likeness)), None)

@@ -37,7 +37,7 @@ WORLDS = (1, 2, 3, 4, 8)
 class Case:
     """One epoch to read, by one rank."""
 
-    shuffle: str
+    shuffle: Any
     batch_size: int
     workers: int = 0
     rank: int = 0

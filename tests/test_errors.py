@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from packer import errors
-from packer.errors import ImageError, Interrupted, PackerError, suggestion
+from packer.errors import ImageError, Interrupted, PackerError, closest, suggestion
 
 EXIT_CODES = {
     "PackerError": 1,
@@ -102,3 +102,15 @@ def test_suggestion(wrong: str, line: str) -> None:
 )
 def test_formats_by_the_names_they_have_elsewhere(wrong: str, right: str) -> None:
     assert suggestion(wrong, ["tar", "lmdb", "hdf5"]) == f"did you mean {right!r}?"
+
+
+@pytest.mark.parametrize("wrong", [None, True, 3, b"jpeg", ["jpeg"], object()])
+def test_what_is_no_text_is_like_nothing(wrong: object) -> None:
+    assert suggestion(wrong, ["webp", "jpeg"]) == "known: jpeg, webp"
+    assert closest(wrong, ["webp", "jpeg"]) is None
+
+
+def test_closest() -> None:
+    assert closest("jepg", ["webp", "jpeg"]) == "jpeg"
+    assert closest("jpg", ["webp", "jpeg"]) == "jpeg"
+    assert closest("???", ["webp", "jpeg"]) is None

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from packer.arguments import shown
 from packer.errors import DamageError, UsageError, suggestion
 from packer.files.paths import given_path
 from packer.pack.columns import read_path, stored_fields
@@ -111,9 +112,9 @@ class Pack:
         self.root = root
         self.split = split
         self.manifest: Manifest = read_manifest(root)
-        if split not in self.manifest.splits:
+        if not isinstance(split, str) or split not in self.manifest.splits:
             raise UsageError(
-                f"{root}: has no split {split!r}", suggestion(split, self.manifest.splits)
+                f"{root}: has no split {shown(split)}", suggestion(split, self.manifest.splits)
             )
         self.record: SplitRecord = self.manifest.splits[split]
 

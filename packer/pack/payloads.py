@@ -10,18 +10,20 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
-from packer.errors import DamagedSample, UsageError, suggestion
+from packer.arguments import check_choice
+from packer.errors import DamagedSample
 from packer.pack.opened import Pack
 from packer.pack.shards import ShardFiles
 from packer.types import ABSENT, Array
 
 T = TypeVar("T")
 
-VERIFY = ("first", "always")
+Verify: TypeAlias = Literal["first", "always"]
+VERIFY: tuple[Verify, ...] = get_args(Verify)
 #: Ranges with at most this many bytes between them are read in one call. Half of Linux's read-ahead
 #: (128 KiB), and at the 500 MB/s of a good network file system an eighth of a
 #: millisecond of transfer, where another read would cost a round trip.
@@ -75,11 +77,9 @@ class Payloads:
     """
 
     def __init__(self, pack: Pack, verify: str = "first") -> None:
-        if verify not in VERIFY:
-            raise UsageError(f"unknown verify {verify!r}", suggestion(verify, VERIFY))
+        self.verify = check_choice("verify", verify, VERIFY)
         self.pack = pack
         self.files = ShardFiles(pack)
-        self.verify = verify
         self._start()
 
     def __reduce__(self) -> tuple[type[Payloads], tuple[Pack, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from packer.files.regular import open_descriptor
@@ -43,11 +44,14 @@ class OpenShard:
         self._pause = 0.0 if is_quick(status.st_dev) else LOOK_SECONDS
         self._next_look = 0.0  # by the monotonic clock
 
-    def __del__(self) -> None:
+    # A default argument, because Python may have emptied this module when it ends.
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self.number >= 0:
             # Read-only: a failing close loses nothing, and no caller can handle it.
-            with contextlib.suppress(OSError):
-                os.close(self.number)
+            try:  # noqa: SIM105 - this module may have been emptied, as above
+                close(self.number)
+            except OSError:
+                pass
 
     def is_due(self) -> bool:
         """Return whether to compare size and times now; if so, set the next time."""

@@ -1,13 +1,12 @@
 """Reading a pack for training.
 
-    PackedDataset    map-style: the swap-in for torchvision's ImageFolder; needs no torch
+    PackedDataset    map-style: replaces torchvision's ImageFolder; needs no torch
     BatchStream      mini-batches for `DataLoader(stream, batch_size=None)`
     Loader           the fastest: the same mini-batches, read ahead and decoded in threads
     MixedStream      several streams as one: packs concatenated, or mixed with weights
     WindowSampler    BatchStream's order for `DataLoader(dataset, batch_sampler=sampler)`
 
-Each is imported when it is first asked for: importing this package imports no torch, PIL, cv2,
-lmdb or h5py.
+Each is imported at its first use: importing this package imports no torch, PIL, cv2, lmdb or h5py.
 """
 
 from __future__ import annotations

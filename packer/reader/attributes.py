@@ -1,16 +1,20 @@
-"""What attributes of data sets, streams and samplers do when they are assigned."""
+"""Attributes of data sets, streams and samplers, and what an assignment does."""
 
 from __future__ import annotations
 
 import os
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from packer.arguments import shown
 from packer.attributes import ReadOnly, read_only
 from packer.errors import UsageError
 from packer.pack.opened import Pack
+from packer.reader.images.decoding import Decoder, Transform, kept
 from packer.reader.order.schedule import Schedule
+from packer.reader.process import ReaderProcess
 from packer.reader.sharedmem import SharedArray
 from packer.reader.views import Keys, Samples, Targets
 
@@ -20,12 +24,12 @@ def _order(name: str) -> Callable[[Any], Any]:
 
 
 class OrderAttributes:
-    """The arguments that decide the order of an epoch, as attributes of who has a schedule."""
+    """Attributes of classes that have a schedule: the arguments that decide an epoch's order."""
 
     @property
     @abstractmethod
     def schedule(self) -> Schedule:
-        """Which mini-batches of an epoch are this rank's."""
+        """The mini-batches of an epoch on this rank."""
 
     batch_size: ReadOnly[int] = ReadOnly(_order("batch_size"))
     shuffle: ReadOnly[str] = ReadOnly(_order("shuffle"))
@@ -37,8 +41,8 @@ class OrderAttributes:
 
 
 class Assignments:
-    """Counts a data set's assignments for a stream over it, in memory that the stream's worker
-    processes see: workers that were started before an assignment have the old transforms.
+    """Counts a data set's assignments in memory that is shared with a stream's worker processes:
+    workers that were started before an assignment have the old transforms.
     """
 
     def __init__(self) -> None:
@@ -47,7 +51,7 @@ class Assignments:
         self._known = 0
 
     def note(self) -> None:
-        """There was one; in a worker it is that worker's own matter."""
+        """Count an assignment. In a worker it concerns that worker alone, so it is not counted."""
         if self._pid == os.getpid():
             self._known += 1
             self._shared.array[0] = self._known
@@ -66,8 +70,80 @@ class Assignments:
             )
 
 
+def checked_target(
+    target_transform: Callable[[int], Any] | None,
+) -> Callable[[int], Any] | None:
+    """Return the target_transform if it can be called.
+
+    Raises:
+        UsageError: It is no callable.
+    """
+    if target_transform is None or callable(target_transform):
+        return target_transform
+    raise UsageError(f"invalid target_transform {shown(target_transform)}", "a callable")
+
+
+class TransformAttributes:
+    """`transform` and `target_transform`, which take effect when they are assigned."""
+
+    pack: Pack
+    decoder: Decoder
+    _process: ReaderProcess
+    _transform: Callable[..., Any] | tuple[Callable[..., Any], ...] | None
+    _target_transform: Callable[[int], Any] | None
+    #: Counters of the streams over this data set; None: there are none.
+    _streams: weakref.WeakSet[Assignments] | None
+
+    @property
+    def transform(self) -> Callable[..., Any] | tuple[Callable[..., Any], ...] | None:
+        """What is done to pictures; of several callables, a tuple.
+
+        Raises:
+            UsageError: On assignment: it is invalid, and the old transforms stay.
+        """
+        return self._transform
+
+    @transform.setter
+    def transform(self, transform: Transform | None) -> None:
+        new = kept(transform)
+        self.decoder = Decoder(self.pack, self.decoder.decode, new, self.decoder.quality)
+        self._transform = new
+        self._note_assignment(*self.decoder.others)
+
+    @property
+    def target_transform(self) -> Callable[[int], Any] | None:
+        """What is done to labels."""
+        return self._target_transform
+
+    @target_transform.setter
+    def target_transform(self, target_transform: Callable[[int], Any] | None) -> None:
+        self._target_transform = checked_target(target_transform)
+        self._note_assignment(target_transform)
+
+    def count_assignments(self) -> Assignments:
+        """Count assignments from now on, for a stream over this data set."""
+        assignments = Assignments()
+        if self._streams is None:
+            self._streams = weakref.WeakSet()
+        self._streams.add(assignments)
+        return assignments
+
+    def alike(self, other: TransformAttributes | None) -> bool:
+        """Whether a copy of this data set still has the same transforms."""
+        return (
+            other is not None
+            and self.decoder is other.decoder
+            and self._target_transform is other._target_transform
+        )
+
+    def _note_assignment(self, *transforms: object) -> None:
+        self._process.note(*transforms)
+        for assignments in self._streams or ():
+            assignments.note()
+
+
 class PackAttributes:
-    """What a data set has of its pack and of its arguments, to be read."""
+    """Attributes of a data set that its pack and its arguments give; all are read-only."""
 
     pack: Pack
     _classes: list[str]
@@ -102,7 +178,10 @@ class PackAttributes:
 
     @read_only("select(samples=…) takes some samples, target_transform changes labels")
     def targets(self) -> Targets:
-        """The label of each sample, -1 = none: a list of int that numpy and torch take, too."""
+        """The label of each sample, -1 = none: a list of int that numpy and torch take as an array.
+
+        It holds no label itself, so `dataset.targets[i]` in a loop costs nothing.
+        """
         targets = Targets(self.pack.index["label"])
         self.pack.index.confirm()
         return targets
@@ -121,3 +200,42 @@ class PackAttributes:
     def imgs(self) -> Samples:
         """The same as `samples`."""
         return Samples(self.pack)
+
+
+class LoaderAttributes:
+    """Attributes of a Loader: those of its data set, and its own arguments."""
+
+    root: ReadOnly[str] = ReadOnly(lambda self: self.dataset.root)
+    split: ReadOnly[str] = ReadOnly(lambda self: self.dataset.split)
+    decode: ReadOnly[str] = ReadOnly(lambda self: self.dataset.decode)
+    decode_quality: ReadOnly[str] = ReadOnly(lambda self: self.dataset.decode_quality)
+    on_error: ReadOnly[str] = ReadOnly(lambda self: self.dataset.on_error)
+    stage: ReadOnly[Any] = ReadOnly(lambda self: self.dataset.stage)
+    preload: ReadOnly[str | None] = ReadOnly(lambda self: self.dataset.preload)
+    threads: ReadOnly[int] = ReadOnly(lambda self: self._threads)
+    ahead: ReadOnly[int] = ReadOnly(lambda self: self._ahead)
+    device: ReadOnly[Any] = ReadOnly(lambda self: self._device.name)
+    pin_memory: ReadOnly[bool | None] = ReadOnly(lambda self: self._pin_memory)
+    memory_format: ReadOnly[Any] = ReadOnly(lambda self: self._memory_format)
+    process: ReadOnly[bool | str] = ReadOnly(lambda self: self._process)
+
+    dataset: Any
+
+    @property
+    def transform(self) -> Any:
+        """The data set's; the next loop uses what is assigned."""
+        return self.dataset.transform
+
+    @transform.setter
+    def transform(self, transform: Transform | None) -> None:
+        self.dataset.transform = transform
+
+    @property
+    def target_transform(self) -> Callable[[int], Any] | None:
+        """The data set's; the next loop uses what is assigned."""
+        found: Callable[[int], Any] | None = self.dataset.target_transform
+        return found
+
+    @target_transform.setter
+    def target_transform(self, target_transform: Callable[[int], Any] | None) -> None:
+        self.dataset.target_transform = target_transform

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from torch.utils.data import IterableDataset
 
+from packer.arguments import explain_unknown
 from packer.attributes import ReadOnly
 from packer.errors import UsageError
+from packer.reader.batches.rebatching import refuse_rebatching
+from packer.reader.elsewhere import what_to_write
 from packer.reader.order import ranks
 from packer.reader.order.course import choose_epoch
 from packer.reader.order.cursor import EpochCursor
@@ -19,33 +22,38 @@ from packer.reader.order.walk import Walk
 from packer.reader.stream import BatchStream
 from packer.types import Array
 
-# Tells this hash from those of the order.
+# Makes this hash differ from those of the order.
 _MIX = 48
 
 
 class MixedStream(IterableDataset[Any]):
-    """Mini-batches of several streams, in an order that depends on (seed, epoch) alone: for
-    `DataLoader(stream, batch_size=None)`, as BatchStream.
+    """Mini-batches of several streams: packs concatenated, or mixed with weights.
 
-    Each mini-batch comes from one stream, the same one on all ranks. How many an epoch takes from
-    each stream is exact, not drawn. Without weights it is all of each: the packs concatenated. With
-    weights a stream goes on, in the next epoch, where it stopped, and through its own epochs when
-    it runs out: nothing in it is never seen, or seen twice before all of it was seen.
+    It is used as a BatchStream is: `DataLoader(stream, batch_size=None)`, or directly. The order
+    depends on (seed, epoch) alone.
+
+    Each mini-batch comes from one stream, the same one on all ranks. The number of mini-batches
+    that an epoch takes from each stream is exact, not drawn. Without weights it takes all of each:
+    the packs are concatenated. With weights a stream goes on, in the next epoch, where it stopped,
+    and begins its next own epoch when it runs out: each of its samples is seen, and none is seen
+    twice before all of them were seen once.
 
     The first loop reads epoch 0, and each new loop the next epoch, unless `set_epoch` chose
     another.
 
     Args:
-        streams: They yield the same fields; their ranks agree.
-        weights: Shares of the mini-batches, one a stream; None: in proportion to the streams.
-        length: Mini-batches of an epoch on each rank; None: as many as can be without taking more
-            than all of a stream.
-        seed: Of the order. Must be equal on all ranks.
+        streams: The streams; they yield the same fields, and their ranks agree.
+        weights: Shares of the mini-batches, one number for each stream; None: in proportion to the
+            streams' lengths.
+        length: Number of mini-batches of an epoch on each rank; None: the most that takes no
+            stream more than once.
+        seed: Seed of the order. Must be equal on all ranks.
 
     Raises:
-        UsageError: An invalid argument.
+        UsageError: An argument is invalid, or streams do not fit together.
     """
 
+    @explain_unknown(what_to_write)
     def __init__(
         self,
         streams: Sequence[BatchStream],
@@ -63,7 +71,7 @@ class MixedStream(IterableDataset[Any]):
 
     @property
     def counts(self) -> Array:
-        """int64, mini-batches that an epoch takes from each stream."""
+        """int64, number of mini-batches that an epoch takes from each stream."""
         return self._plan()[1]
 
     streams: ReadOnly[tuple[BatchStream, ...]] = ReadOnly(lambda self: self._streams)
@@ -85,7 +93,7 @@ class MixedStream(IterableDataset[Any]):
         return self._cursor.next().epoch
 
     def __len__(self) -> int:
-        """Mini-batches of an epoch on each rank, over all workers."""
+        """Number of mini-batches of an epoch on each rank, over all workers."""
         return int(self.counts.sum())
 
     def sources(self, epoch: int) -> Array:
@@ -96,7 +104,8 @@ class MixedStream(IterableDataset[Any]):
         return sources
 
     def __iter__(self) -> Iterator[Any]:
-        """This process's share of the mini-batches; raises as a BatchStream's."""
+        """This process's share of the mini-batches; raises what a BatchStream's loop raises."""
+        refuse_rebatching(self)
         if ranks.worker() is None:
             return self._begun_at_first_use()
         return self._loop(*self._begin())
@@ -128,8 +137,8 @@ class MixedStream(IterableDataset[Any]):
             yield mini_batch
 
     def _plan(self) -> tuple[Array, Array]:
-        """int64 each: mini-batches of each stream on this rank, and those that an epoch takes. Both
-        follow from the number of ranks, which may not be known when the streams are made.
+        """int64 each: number of mini-batches of each stream on this rank, and how many of them an
+        epoch takes. Both depend on the number of ranks, which may come up after the streams.
         """
         _check_streams(self.streams)
         lengths = np.array([len(stream) for stream in self.streams], np.int64)
@@ -158,7 +167,7 @@ def apportion(shares: Array, total: int) -> Array:
 def _shares(lengths: Array, weights: Sequence[float] | None) -> Array:
     given = np.asarray(lengths if weights is None else weights, np.float64)
     if given.shape != lengths.shape:
-        raise UsageError(f"{given.size} weights for {lengths.size} streams", "one a stream")
+        raise UsageError(f"{given.size} weights for {lengths.size} streams", "one for each stream")
     if not np.isfinite(given).all() or (given < 0).any() or given.sum() <= 0:
         raise UsageError(f"invalid weights {given.tolist()}", "0 or more, not all 0")
     shares: Array = given / given.sum()
@@ -186,7 +195,7 @@ def _check_streams(streams: Sequence[BatchStream]) -> None:
             raise UsageError(f"streams yield {first.fields} and {stream.fields}", "the same fields")
         other = stream.schedule.options
         if (other.rank, other.world_size) != (options.rank, options.world_size):
-            raise UsageError("streams of different ranks cannot be mixed")
+            raise UsageError("streams of different ranks", "mix streams of one rank")
         if other.tail == "keep" and other.world_size > 1:
             raise UsageError(
                 "tail='keep' gives ranks different numbers of mini-batches: nothing to mix",

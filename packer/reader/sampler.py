@@ -1,4 +1,4 @@
-"""BatchStream's order for a DataLoader over the map-style data set."""
+"""The order of BatchStream for a DataLoader over the map-style data set."""
 
 from __future__ import annotations
 
@@ -7,35 +7,48 @@ from typing import Any
 
 from torch.utils.data import BatchSampler, Sampler
 
+from packer.arguments import explain_unknown
 from packer.attributes import ReadOnly, read_only
 from packer.errors import SamplerReplaced
 from packer.reader.attributes import OrderAttributes
 from packer.reader.dataset import PackedDataset
+from packer.reader.elsewhere import what_to_write
 from packer.reader.given import require_dataset
 from packer.reader.order.course import Course
-from packer.reader.order.options import OrderOptions
+from packer.reader.order.options import OrderOptions, Shuffle, Tail, as_shuffle
 from packer.reader.order.schedule import Schedule
 
 
 class WindowSampler(OrderAttributes, BatchSampler):
-    """A batch sampler: `DataLoader(dataset, batch_sampler=WindowSampler(dataset, 128))`.
+    """BatchStream's order as a batch sampler, for DataLoader over a PackedDataset.
 
-    Mini-batches hold samples of few on-disk batches near one another, so caches and read-ahead
-    work. Equal arguments give the same mini-batches as `BatchStream`, rank by rank, in the same
-    epochs: the first loop gives epoch 0, and each new loop the next epoch, unless `set_epoch` or
-    `resume_from` chose another. A loop counts once it has begun.
+    `DataLoader(dataset, batch_sampler=WindowSampler(dataset, 128))`. Mini-batches hold samples of
+    few on-disk batches near one another, so caches and read-ahead work. Equal arguments give the
+    same mini-batches as `BatchStream`, rank by rank, in the same epochs: the first loop gives epoch
+    0, and each new loop the next epoch, unless `set_epoch` or `resume_from` chose another. A loop
+    counts once it has begun.
 
-    Ranks that are not given are looked up when a loop begins. Where accelerate's `prepare` has
-    wrapped the DataLoader, the sampler gives all mini-batches, as accelerate divides them.
+    The data set makes the pictures, by the rule of all readers (see PackedDataset): built-in
+    transforms at the front of the list work on pixels; the callables behind them are called with
+    what `decode` says, a PIL image by default. Here built-in random transforms draw from torch's
+    generator, and DataLoader collates the samples: arrays H×W×3 become a tensor N×H×W×3.
+
+    Ranks that are not given are looked up when a loop begins. If accelerate's `prepare` has wrapped
+    the DataLoader, the sampler gives all mini-batches, as accelerate divides them.
 
     Args:
-        dataset: Whose samples.
-        batch_size: Samples in a mini-batch of one rank.
-        shuffle: See `packer.reader.order.options.OrderOptions`, as for the others.
-        window: On-disk batches that are mixed at a time.
-        seed: Of the order. Must be equal on all ranks.
-        tail: "drop", "pad" or "keep"; None: keep for shuffle "none", else drop.
-        rank: Of this process; None: torch.distributed's, else the environment's, else 0.
+        dataset: The data set that the DataLoader has, too.
+        batch_size: Number of samples in a mini-batch of one rank.
+        shuffle: Order of the samples. "none": as packed; "batch": on-disk batches in random order,
+            each as packed; "window": on-disk batches in random order, `window` of them mixed at a
+            time, the samples of each shuffled; "full": all samples. True: "window"; False: "none".
+        window: Number of on-disk batches that are mixed at a time; made smaller where two windows
+            would exceed 512 MB.
+        seed: Seed of the order. Must be equal on all ranks.
+        tail: What happens to the last, partial global mini-batch. "drop": it is left out; "pad": it
+            is filled up with samples from the start; "keep": it stays partial, and ranks may differ
+            by one mini-batch. None: "keep" for shuffle "none", else "drop".
+        rank: Rank of this process; None: torch.distributed's, else the environment's RANK, else 0.
         world_size: Number of ranks; given with `rank` or not at all.
         sampler: For frameworks, such as Lightning, that make the sampler of a DataLoader anew with
             a DistributedSampler. Its rank and number of ranks are taken, unless `rank` is given;
@@ -43,19 +56,20 @@ class WindowSampler(OrderAttributes, BatchSampler):
         drop_last: For the same frameworks: True makes `tail` "drop"; False makes "drop" "keep".
 
     Raises:
-        UsageError: An invalid argument.
+        UsageError: An argument is invalid.
         SamplerReplaced: A framework makes the sampler anew, and all other options would be lost.
     """
 
+    @explain_unknown(what_to_write)
     def __init__(
         self,
         dataset: PackedDataset,
         batch_size: int,
         *,
-        shuffle: str = "window",
+        shuffle: Shuffle | bool = "window",
         window: int = 16,
         seed: int = 0,
-        tail: str | None = None,
+        tail: Tail | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         sampler: object = None,
@@ -74,17 +88,17 @@ class WindowSampler(OrderAttributes, BatchSampler):
         if rank is None and world_size is None:
             rank = getattr(sampler, "rank", None)
             world_size = getattr(sampler, "num_replicas", None)
-        options = OrderOptions(batch_size, shuffle, window, seed, tail)
+        options = OrderOptions(batch_size, as_shuffle(shuffle), window, seed, tail)
         if drop_last is not None and drop_last != (options.tail == "drop"):
             tail = "drop" if drop_last else "keep"
-            options = OrderOptions(batch_size, shuffle, window, seed, tail)
+            options = OrderOptions(batch_size, as_shuffle(shuffle), window, seed, tail)
         self._course = Course(self._dataset.pack, options, rank, world_size)
 
     dataset: ReadOnly[PackedDataset] = ReadOnly(lambda self: self._dataset)
 
     @property
     def schedule(self) -> Schedule:
-        """Which mini-batches of an epoch are this rank's.
+        """The mini-batches of an epoch on this rank.
 
         Raises:
             UsageError: The rank that was given is not torch.distributed's.
@@ -115,11 +129,11 @@ class WindowSampler(OrderAttributes, BatchSampler):
         self._course.set_epoch(epoch)
 
     def __len__(self) -> int:
-        """Mini-batches of a whole epoch on this rank."""
+        """Number of mini-batches of a whole epoch on this rank."""
         return len(self.schedule)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Sample numbers, a mini-batch each. The loop begins with the first of them."""
+        """Lists of sample numbers, one for each mini-batch. The loop begins with the first list."""
         begun = self._course.begin()
         if begun is None:
             return
@@ -129,26 +143,26 @@ class WindowSampler(OrderAttributes, BatchSampler):
             yield schedule.mini_batch(order, step, walk.start).tolist()
 
     def state_at(self, step: int) -> dict[str, Any]:
-        """How far training has come, as `BatchStream.state_dict`; the two can go on from each
-        other's states.
+        """How far training has come, as `BatchStream.state_dict`; each can go on from the other's
+        states.
 
-        Not called state_dict: a DataLoader asks its sampler for more than the loop has got, so the
-        loop has to say how much that is, while torchdata's StatefulDataLoader would call
-        state_dict() without, and does by itself what is right without it.
+        It is not called state_dict, because torchdata's StatefulDataLoader would call that without
+        the step. A DataLoader takes more from its sampler than the loop has got, so only the loop
+        has the right number. Without a state_dict, StatefulDataLoader restores samplers correctly.
 
         Args:
-            step: Mini-batches that the training loop has got since it began.
+            step: Number of mini-batches that the training loop has got since it began.
 
         Raises:
-            UsageError: There are not so many.
+            UsageError: The loop has fewer mini-batches.
         """
         return self._course.state_at(step)
 
     def resume_from(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state: the next loop gives what is left of its epoch, or if that is nothing,
-        the next epoch; the loop after it gives the epoch after that.
+        """Go on from a state: the next loop gives the rest of its epoch, or the next epoch if no
+        mini-batch is left; the loop after it gives the epoch after that.
 
         Raises:
-            UsageError: No such state, or of another pack, seed, shuffle, window or tail.
+            UsageError: The state is invalid, or of another pack, seed, shuffle, window or tail.
         """
         self._course.resume(state)

@@ -1,7 +1,7 @@
-"""Numbers that a process shares with the processes it starts.
+"""Numbers that a process shares with the processes that it starts.
 
-The memory has no name, so nothing is left behind however the processes end, and it is no part of
-/dev/shm, which containers keep small, full or read-only.
+The memory has no name, so nothing is left behind however the processes end. It does not lie in
+/dev/shm, which is small, full or read-only in many containers.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ os.register_at_fork(
 
 
 def anonymous_file(size: int) -> int:
-    """A descriptor of `size` bytes that have no name: the caller's to close.
+    """Open a file of `size` bytes without a name; the caller closes the returned descriptor.
 
     Raises:
-        OSError: No memory or, where the system has no anonymous memory, no temporary folder.
+        OSError: There is no memory or, on systems without anonymous memory, no temporary folder.
     """
     descriptor = _anonymous()
     os.ftruncate(descriptor, size)
@@ -43,14 +43,15 @@ def anonymous_file(size: int) -> int:
 
 
 class SharedArray:
-    """A one-dimensional array, zeros at first, in memory that this process shares with those it
-    starts: forked ones, and those that multiprocessing spawns with it among their arguments.
+    """A one-dimensional array in memory that this process shares with those that it starts.
 
-    Pickling or copying it for any other purpose makes an independent array with the same numbers.
+    These are forked processes, and those that multiprocessing spawns with the array among their
+    arguments. The numbers are zeros at first. Pickling or copying the array for any other purpose
+    makes an independent array with the same numbers.
 
     Args:
         count: Number of elements.
-        dtype: Of each, as numpy names it.
+        dtype: Type of the elements, as numpy names it.
 
     Attributes:
         array: The numbers, for reading and writing.
@@ -63,8 +64,8 @@ class SharedArray:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[Array]:
-        """Keep out other threads and processes that lock the same array. Do not start processes
-        meanwhile.
+        """Exclude other threads and processes that lock the same array. Do not start processes
+        inside the block.
         """
         with _threads:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
@@ -88,9 +89,10 @@ class SharedArray:
         given = reduction.DupFd(self._descriptor)
         return _attached, (given, len(self.array), self.array.dtype.str)
 
-    def __del__(self) -> None:
+    # A default argument, because Python may have emptied this module when it ends.
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if hasattr(self, "_descriptor"):
-            os.close(self._descriptor)
+            close(self._descriptor)
 
 
 def _copied(values: Array) -> SharedArray:
@@ -106,7 +108,7 @@ def _attached(given: Any, count: int, dtype: str) -> SharedArray:
 
 
 def _anonymous() -> int:
-    # Neither macOS nor some sandboxes have it.
+    # macOS and some sandboxes lack memfd_create.
     with contextlib.suppress(AttributeError, OSError):
         return os.memfd_create("packer", os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:

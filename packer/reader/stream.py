@@ -7,36 +7,46 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
+from packer.arguments import explain_unknown
 from packer.attributes import ReadOnly, read_only
 from packer.reader.attributes import OrderAttributes
 from packer.reader.batches.fields import Fields
 from packer.reader.batches.making import Maker
 from packer.reader.batches.material import Material, Wanted
 from packer.reader.batches.minibatch import MiniBatches
+from packer.reader.batches.rebatching import refuse_rebatching
 from packer.reader.batches.skipping import SkippedSample
 from packer.reader.dataset import PackedDataset
+from packer.reader.elsewhere import what_to_write
 from packer.reader.given import require_dataset
 from packer.reader.order import ranks
 from packer.reader.order.course import Begun, Course
 from packer.reader.order.division import sendable
-from packer.reader.order.options import OrderOptions
+from packer.reader.order.options import OrderOptions, Shuffle, Tail, as_shuffle
 from packer.reader.order.schedule import Schedule
 from packer.reader.order.walk import Walk
 
 
 class BatchStream(OrderAttributes, IterableDataset[Any]):
-    """Mini-batches of a pack: for `DataLoader(stream, batch_size=None, num_workers=N)`, or to
-    iterate over directly.
+    """Mini-batches of a pack, for DataLoader or to iterate over directly.
 
-    Each mini-batch is a named tuple in the order of `fields`: pictures of one size as one uint8
-    tensor N×3×H×W in channels-last memory, others as a list of tensors 3×H×W (decode="bytes": a
-    list of bytes; with a transform: see `packer.reader.images.collate`); "label" as int64 N; "key"
-    (the original paths) as a list of str; a field of bytes as a list of bytes, None where a sample
-    lacks it.
+    In a DataLoader, `batch_size=None` says that the stream makes the mini-batches:
+    `DataLoader(stream, batch_size=None, num_workers=2)`.
+
+    Each mini-batch is a named tuple in the order of `fields`: "image": a tensor N×3×H×W in
+    channels-last memory, uint8, or float32 behind `Normalize`; a list of tensors 3×H×W if sizes
+    differ; a list of bytes with decode="bytes"; with callables behind the built-in transforms: see
+    `packer.reader.images.collate`. "label": int64 N. "key" (the original paths): a list of str. A
+    field of bytes: a list of bytes, None if a sample lacks it.
+
+    Transforms follow the rule of all readers (see PackedDataset): built-in transforms at the front
+    of the list work on pixels; the callables behind them are called with what `decode` says, a PIL
+    image by default. Both are arguments of the data set. Without callables, "pil" and "numpy" give
+    the same mini-batches.
 
     Workers take the mini-batches in turn, so a DataLoader yields them in the same order for any
-    number of workers. Built-in random transforms draw from (seed, epoch, sample): the same crops,
-    too, for any number of workers and ranks.
+    number of workers. Built-in random transforms draw from (seed, epoch, sample): the crops, too,
+    are the same for any number of workers and ranks.
 
     The first loop reads epoch 0, and each new loop the next epoch, unless `set_epoch` or
     `load_state_dict` chose another: in this process, in workers however they are started, and
@@ -44,43 +54,50 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
     when these are started), and counts although it may be left early.
 
     Ranks that are not given are looked up when a loop begins: a process group may come up after
-    the stream was made. Where accelerate's `prepare` has wrapped the DataLoader, the stream gives
-    all mini-batches, as accelerate divides them.
+    the stream was made. If accelerate's `prepare` has wrapped the DataLoader, the stream gives all
+    mini-batches, as accelerate divides them.
 
     Args:
-        dataset: Whose samples, with its transforms and `decode`.
-        batch_size: Samples in a mini-batch of one rank; need not match the on-disk batches.
-        shuffle: "none", "batch", "window" or "full": see `OrderOptions` in
-            `packer.reader.order.options`.
-        window: On-disk batches that are mixed at a time; held in memory, 512 MB at most.
-        seed: Of the order and of built-in transforms. Must be equal on all ranks.
-        tail: "drop", "pad" or "keep"; None: keep for shuffle "none", else drop.
-        rank: Of this process; None: torch.distributed's, else the environment's, else 0.
+        dataset: The data set, with its transforms and `decode`.
+        batch_size: Number of samples in a mini-batch of one rank; need not match the on-disk
+            batches.
+        shuffle: Order of the samples. "none": as packed; "batch": on-disk batches in random order,
+            each as packed; "window": on-disk batches in random order, `window` of them mixed at a
+            time, the samples of each shuffled; "full": all samples. True: "window"; False: "none".
+        window: Number of on-disk batches that are mixed at a time; made smaller where two windows
+            would exceed 512 MB.
+        seed: Seed of the order and of built-in transforms. Must be equal on all ranks.
+        tail: What happens to the last, partial global mini-batch. "drop": it is left out; "pad": it
+            is filled up with samples from the start; "keep": it stays partial, and ranks may differ
+            by one mini-batch. None: "keep" for shuffle "none", else "drop".
+        rank: Rank of this process; None: torch.distributed's, else the environment's RANK, else 0.
         world_size: Number of ranks; given with `rank` or not at all. With 1 where torch.distributed
             has more processes, each of them reads everything, and a warning says so.
-        fields: What to yield.
-        as_dict: Yield dicts by field name instead of tuples.
+        fields: Names of the fields to yield: "image", "label", "key" and the pack's further fields,
+            each once.
+        as_dict: Whether to yield dicts by field name instead of named tuples.
 
     Raises:
-        UsageError: An invalid argument, or a rank that is not torch.distributed's.
+        UsageError: An argument is invalid, or a rank that is not torch.distributed's.
     """
 
+    @explain_unknown(what_to_write)
     def __init__(
         self,
         dataset: PackedDataset,
         batch_size: int,
         *,
-        shuffle: str = "window",
+        shuffle: Shuffle | bool = "window",
         window: int = 16,
         seed: int = 0,
-        tail: str | None = None,
+        tail: Tail | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         fields: Sequence[str] = ("image", "label"),
         as_dict: bool = False,
     ) -> None:
         dataset = require_dataset(dataset, type(self).__name__)
-        options = OrderOptions(batch_size, shuffle, window, seed, tail)
+        options = OrderOptions(batch_size, as_shuffle(shuffle), window, seed, tail)
         self._dataset = dataset
         self._assignments = dataset.count_assignments()
         self.course = Course(dataset.pack, options, rank, world_size)
@@ -88,7 +105,7 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
 
     @property
     def schedule(self) -> Schedule:
-        """Which mini-batches of an epoch are this rank's.
+        """The mini-batches of an epoch on this rank.
 
         Raises:
             UsageError: The rank that was given is not torch.distributed's.
@@ -119,45 +136,46 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         return self.dataset.skipped
 
     def __len__(self) -> int:
-        """Mini-batches of a whole epoch on this rank, over all workers: also after
-        `load_state_dict`, as learning rate schedules and progress bars count on it.
+        """Number of mini-batches of a whole epoch on this rank, over all workers. It is the same
+        after `load_state_dict`, because learning rate schedules and progress bars rely on it.
         """
         return len(self.schedule)
 
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
-        """How far training has come: a small dict, fit for JSON, equal on all ranks (with
-        tail="keep", rank 0 may be the only one that got the last mini-batch: take its).
+        """How far training has come: a small dict of JSON values, equal on all ranks. (With
+        tail="keep", rank 0 may be the only one that got the last mini-batch: take its state.)
 
-        Works by itself where the stream is iterated over directly, or inside of torchdata's
+        `step` can be left out if the stream is iterated over directly, or inside of torchdata's
         StatefulDataLoader. In another DataLoader with workers, which read ahead, and in one that
-        accelerate has prepared, the training loop has to say how much it got.
+        accelerate has prepared, only the training loop has the number of mini-batches it got.
 
         Once a direct loop has ended, the state is the beginning of the next epoch, which is what
         the next loop reads. After a loop that was left, it is the place in that loop, although a
         new loop in this process reads the next epoch.
 
         Args:
-            step: Mini-batches that the loop has got since it began: after an epoch was gone on
-                with, not those before.
+            step: Number of mini-batches that the loop has got since it began. In a loop that went
+                on in mid-epoch, those before it do not count.
 
         Raises:
-            UsageError: Workers have read, and `step` is not given; or there are not so many.
+            UsageError: Workers have read and `step` is not given; or the loop has fewer
+                mini-batches.
         """
         return self.course.state() if step is None else self.course.state_at(step)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state: the next loop gives what is left of its epoch, or if that is nothing,
-        the next epoch; the loop after it gives the epoch after that.
+        """Go on from a state: the next loop gives the rest of its epoch, or the next epoch if no
+        mini-batch is left; the loop after it gives the epoch after that.
 
-        Call it before the loader's workers start. Number of ranks, workers and mini-batch size may
-        differ from what they were.
+        Call it before the loader's workers start. The numbers of ranks and workers and the
+        mini-batch size may differ from those of the run that made the state.
 
         Args:
-            state: What `state_dict` returned, of this or another rank; or that of a
-                StatefulDataLoader over a stream, to go on from it with another number of workers.
+            state: What `state_dict` returned, on this or another rank; or the state of a
+                StatefulDataLoader over a stream, to go on with another number of workers.
 
         Raises:
-            UsageError: No such state, or of another pack, seed, shuffle, window or tail.
+            UsageError: The state is invalid, or of another pack, seed, shuffle, window or tail.
         """
         self.course.load(state)
 
@@ -168,11 +186,13 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
         Raises:
             DamageError: The pack does not hold what its index says.
             PackerError: The file system failed.
-            UsageError: The rank that was given is not torch.distributed's.
+            UsageError: The rank that was given is not torch.distributed's; or a DataLoader with a
+                batch size calls this.
         """
+        refuse_rebatching(self)
         if ranks.worker() is None:
             return self._begun_at_first_use()
-        # Here it has begun: the training process has asked for an iterator, and makes one once.
+        # In a worker the loop has begun: the training process makes one iterator for each loop.
         return self._loop(self.course.begin())
 
     def _begun_at_first_use(self) -> Iterator[Any]:
@@ -181,7 +201,7 @@ class BatchStream(OrderAttributes, IterableDataset[Any]):
     def _loop(self, begun: Begun | None) -> Iterator[Any]:
         if begun is None:
             return
-        # What accelerate divides is the order of rank 0 of 1, whatever the rank of this process.
+        # accelerate divides the order of rank 0 of 1, whatever the rank of this process.
         rank = None if begun.division is not None else begun.schedule.options.rank
         self.dataset.enter_process(rank)
         mini_batches = self._walk_through(begun.walk, begun.schedule)

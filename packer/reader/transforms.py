@@ -1,10 +1,11 @@
 """The built-in transforms: torchvision's names, parameters and geometry, on H×W×3 uint8 arrays.
 
 A transform first draws its parameters, from the picture's size alone (`steps`), then changes
-pixels. So a decoder can know what is needed before it decodes, and decode no more than that.
+pixels. So the part of the picture that is needed is known before decoding, and only that part is
+decoded.
 
 Give them as a list: `transform=[RandomResizedCrop(224), RandomHorizontalFlip()]`. Other callables
-may follow them.
+may follow them; these are called with what `decode` says (see `packer.reader.PackedDataset`).
 """
 
 from __future__ import annotations
@@ -51,10 +52,12 @@ class BuiltIn(ABC):
 
     @abstractmethod
     def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
-        """What to do with a picture of this (height, width)."""
+        """The steps for a picture of this (height, width), with their parameters drawn."""
 
     def fixed_shape(self, shape: Shape | None) -> Shape | None:
-        """What all pictures come out as, if they go in as `shape`; None: they differ."""
+        """(height, width) of all transformed pictures if `shape` is that of all pictures before;
+        None: they differ.
+        """
         return shape
 
     def __call__(self, pixels: Pixels, draws: Draws | None = None) -> Array:
@@ -62,11 +65,14 @@ class BuiltIn(ABC):
 
         Args:
             pixels: H×W×3 uint8.
-            draws: Where random parameters come from; None: torch's generator if torch is loaded,
-                else the one of Python's `random`.
+            draws: Source of random parameters; None: torch's generator if torch is loaded, else
+                the generator of Python's `random`.
+
+        Returns:
+            H×W×3 uint8, or float32 from Normalize.
 
         Raises:
-            UsageError: Not such an array.
+            UsageError: `pixels` is no such array.
         """
         check_pixels(pixels)
         steps = self.steps((pixels.shape[0], pixels.shape[1]), draws or global_draws())
@@ -78,15 +84,18 @@ class BuiltIn(ABC):
 
 
 class RandomResizedCrop(BuiltIn):
-    """A rectangle of random area and aspect ratio, resized: torchvision's RandomResizedCrop.
+    """Cut out a rectangle of random area and aspect ratio and resize it, as torchvision's.
 
     Args:
-        size: Side of the square, or (height, width).
-        scale: Range of the rectangle's area, as fractions of the picture's.
-        ratio: Range of its width / height, drawn evenly on a logarithmic scale.
+        size: Side of the square in pixels, or (height, width).
+        scale: Range of the rectangle's area, as fractions of the picture's area (0 to 1).
+        ratio: Range of the rectangle's width / height, drawn evenly on a logarithmic scale.
+
+    Raises:
+        UsageError: A size is below 1 pixel, or a range is none.
     """
 
-    #: As torchvision: so many tries to find a rectangle that fits, then a central one.
+    #: Tries to find a rectangle that fits; then a central one is taken, as in torchvision.
     TRIES = 10
 
     def __init__(
@@ -99,7 +108,7 @@ class RandomResizedCrop(BuiltIn):
         self.scale = (float(scale[0]), float(scale[1]))
         self.ratio = (float(ratio[0]), float(ratio[1]))
         if not 0 <= self.scale[0] <= self.scale[1] or not 0 < self.ratio[0] <= self.ratio[1]:
-            raise UsageError(f"scale {scale} or ratio {ratio} is no range", "low first, above 0")
+            raise UsageError(f"invalid scale {scale} or ratio {ratio}", "low first, above 0")
 
     def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
         yield self._crop(shape, draws)
@@ -124,10 +133,13 @@ class RandomResizedCrop(BuiltIn):
 
 
 class Resize(BuiltIn):
-    """Resize: torchvision's Resize, always antialiased when shrinking.
+    """Resize, as torchvision's Resize, always antialiased when shrinking.
 
     Args:
-        size: The shorter side, the other following; or (height, width).
+        size: Length of the shorter side in pixels, with the aspect ratio kept; or (height, width).
+
+    Raises:
+        UsageError: A size is below 1 pixel.
     """
 
     RANDOM = False
@@ -151,10 +163,13 @@ class Resize(BuiltIn):
 
 
 class CenterCrop(BuiltIn):
-    """The middle of a picture: torchvision's CenterCrop. Smaller pictures get a black border.
+    """Cut out the middle, as torchvision's CenterCrop. Smaller pictures get a black border.
 
     Args:
-        size: Side of the square, or (height, width).
+        size: Side of the square in pixels, or (height, width).
+
+    Raises:
+        UsageError: A size is below 1 pixel.
     """
 
     RANDOM = False
@@ -171,15 +186,18 @@ class CenterCrop(BuiltIn):
 
 
 class RandomHorizontalFlip(BuiltIn):
-    """Mirror left and right with a probability: torchvision's RandomHorizontalFlip.
+    """Mirror left and right with a probability, as torchvision's RandomHorizontalFlip.
 
     Args:
-        p: The probability.
+        p: The probability, 0 to 1.
+
+    Raises:
+        UsageError: `p` is no probability.
     """
 
     def __init__(self, p: float = 0.5) -> None:
         if not 0 <= p <= 1:
-            raise UsageError(f"p {p} is no probability", "0 to 1")
+            raise UsageError(f"invalid p {p}", "a probability, 0 to 1")
         self.p = p
 
     def steps(self, shape: Shape, draws: Draws) -> Iterator[Step]:
@@ -188,11 +206,15 @@ class RandomHorizontalFlip(BuiltIn):
 
 
 class Normalize(BuiltIn):
-    """uint8 pixels → float32, as torchvision's ToTensor and Normalize, but H×W×3. Comes last.
+    """Make float32 of uint8 pixels: (value / 255 - mean) / std, as torchvision's ToTensor and
+    Normalize do, but H×W×3. It comes last.
 
     Args:
-        mean: A channel each, of values in 0..1.
-        std: A channel each.
+        mean: Three numbers, one for each channel (R, G, B), of values in 0..1.
+        std: Three numbers above 0, one for each channel.
+
+    Raises:
+        UsageError: There are not three numbers each, or a `std` is not above 0.
     """
 
     RANDOM = False
@@ -220,8 +242,8 @@ def draw_steps(transforms: Sequence[BuiltIn], shape: Shape, draws: Draws) -> lis
 
 def global_draws(rank: int = 0) -> Draws:
     """A stream seeded from the process's own generator: torch's if torch is loaded, else that of
-    Python's `random`. DataLoader seeds both in each worker; ranks are told apart here, as all of a
-    job's ranks are often seeded alike.
+    Python's `random`. DataLoader seeds both in each worker; the rank is mixed in here, because most
+    scripts seed all ranks alike.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -246,7 +268,7 @@ def check_pixels(pixels: Any) -> None:
 
 
 def _start(have: int, want: int) -> int:
-    """First row or column of a centred crop, as torchvision: negative where a border is added."""
+    """First row or column of a centred crop, as in torchvision; negative if a border is added."""
     return round((have - want) / 2) if have >= want else -((want - have) // 2)
 
 
@@ -259,5 +281,5 @@ def _positive(value: int) -> int:
 def _pair(size: int | Sequence[int]) -> Shape:
     values = (size, size) if isinstance(size, int) else tuple(size)
     if len(values) != 2:
-        raise UsageError(f"size {size!r} is not a size", "a number, or (height, width)")
+        raise UsageError(f"invalid size {size!r}", "a number, or (height, width)")
     return _positive(values[0]), _positive(values[1])

@@ -1,7 +1,7 @@
-"""Lists of a pack's samples that hold no object a sample.
+"""Lists of a pack's samples that hold no object for each sample.
 
-A real list of a million paths costs 100 MB, and every worker process copies it bit by bit, as
-merely looking at a Python object writes to it (its reference count).
+A list of a million paths takes 100 MB, and every worker process copies it page by page, because
+reading a Python object writes its reference count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class LazyList(Sequence[T], Generic[T]):
-    """A read-only list whose entries are made when they are asked for."""
+    """A read-only list that makes its entries when they are read."""
 
     def __init__(self, pack: Pack) -> None:
         self._pack = pack
@@ -37,7 +37,7 @@ class LazyList(Sequence[T], Generic[T]):
     def __getitem__(self, place: slice) -> list[T]: ...
 
     def __getitem__(self, place: int | slice) -> T | list[T]:
-        # range knows negative indices, slices and IndexError.
+        # range handles negative indices and slices, and raises IndexError.
         found = range(len(self))[place]
         made = self._entry(found) if isinstance(found, int) else [self._entry(i) for i in found]
         self._pack.index.confirm()
@@ -69,7 +69,7 @@ class Samples(LazyList[tuple[str, int]]):
         return self._pack.key(sample), int(self._pack.index["label"][sample])
 
 
-#: Labels that become Python objects at a time while a list of them is walked through.
+#: Number of labels that become Python objects at a time in a loop over a list of them.
 _AT_ONCE = 4096
 
 
@@ -77,9 +77,9 @@ class Targets(Sequence[int], np.lib.mixins.NDArrayOperatorsMixin):
     """The samples' labels: a read-only list of int, as ImageFolder's `targets`, that numpy and
     torch take as an array of int64.
 
-    Where lists and arrays differ: `+` with a list appends and `==` with a list compares as a whole,
-    as a list does; with numbers and arrays both work on each label, as an array does. Slices and
-    sums are of this class again. Methods of arrays (`tolist`, `astype`, `max`, …) are there.
+    Where lists and arrays differ: with a list, `+` appends and `==` compares as a whole, as for a
+    list; with numbers and arrays, both work on each label, as for an array. Slices and sums are of
+    this class again. It has the methods of arrays (`tolist`, `astype`, `max`, …).
 
     Args:
         labels: One-dimensional, of any integer type; not copied.
@@ -150,14 +150,14 @@ class Targets(Sequence[int], np.lib.mixins.NDArrayOperatorsMixin):
         if copy is False:
             raise ValueError("labels are stored as another type, so an array of them is a copy")
         array: Array = self._labels.astype(np.int64 if dtype is None else dtype)
-        array.flags.writeable = bool(copy)  # so that nobody expects to change labels here
+        array.flags.writeable = bool(copy)  # writing to it would not change the labels
         return array
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         arrays = [np.asarray(one) if isinstance(one, Targets) else one for one in inputs]
         return getattr(ufunc, method)(*arrays, **options)
 
-    # torch.tensor() walks through a sequence number by number unless it exports its memory.
+    # Without this, torch.tensor() reads a sequence number by number.
     def __dlpack__(self, **options: Any) -> Any:
         return self._labels.astype(np.int64).__dlpack__(**options)
 
@@ -175,7 +175,7 @@ class Targets(Sequence[int], np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def _joined(first: Sequence[Any], second: Sequence[Any]) -> Any:
-    """Two lists, one after the other; a plain list where one holds more than integers."""
+    """Two lists joined; a plain list if one of them holds more than integers."""
     arrays = []
     for one in (first, second):
         if not isinstance(one, Targets) and not all(type(label) is int for label in one):

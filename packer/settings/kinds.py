@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from packer.errors import ConfigError, suggestion
+from packer.arguments import check_choice
+from packer.errors import ConfigError
 from packer.registry import is_offered, names
 from packer.settings.parsing import doubt_shard_size, parse_bytes, parse_part, parse_size
 
@@ -94,8 +95,7 @@ class Choice(Kind):
 
     def check(self, name: str, value: Any) -> str:
         """Take one of the names."""
-        check_choice(name, value, self.names())
-        return str(value)
+        return check_choice(name, value, self.names(), ConfigError)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Named(Kind):
     def check(self, name: str, value: Any) -> str:
         """Take an offered name, without importing it."""
         if not isinstance(value, str) or not is_offered(self.room, value):
-            check_choice(name, value, names(self.room))
+            check_choice(name, value, names(self.room), ConfigError)
         return str(value)
 
 
@@ -206,10 +206,3 @@ class Names(Kind):
 def wrong_type(name: str, value: object, wanted: str) -> ConfigError:
     """Return the error for a value of another type or form than `wanted`."""
     return ConfigError(f"{name} {value!r:.200} is not {wanted}")
-
-
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Raise a ConfigError if a value is none of the known names."""
-    if not isinstance(value, str) or value not in choices:
-        hint = suggestion(value if isinstance(value, str) else "", choices)
-        raise ConfigError(f"unknown {name} {value!r:.200}", hint)

@@ -19,8 +19,10 @@ import uuid
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
-from packer.errors import OutputError, PackerError, UsageError, suggestion
+from packer.arguments import check_choice
+from packer.errors import OutputError, PackerError, UsageError
 from packer.files.fsio import output_errors
 from packer.files.paths import given_path
 from packer.pack.opened import Pack
@@ -28,7 +30,8 @@ from packer.staging.claim import Claim, try_claim
 from packer.staging.excerpt import StageOptions, choose
 from packer.staging.making import copy_pack, find_staged, stage_split, staged_path
 
-PRELOADS = ("ram", "shm")
+Preload: TypeAlias = Literal["ram", "shm"]
+PRELOADS: tuple[Preload, ...] = get_args(Preload)
 #: Files in this folder are memory that all processes of a machine share.
 SHARED_MEMORY = Path("/dev/shm")
 _USERS = ".users"
@@ -81,6 +84,8 @@ def open_pack(
     if stage is not None and preload is not None:
         raise UsageError("stage and preload are two ways to copy", "give one of them")
     source = given_path(root, "root").absolute()
+    if not isinstance(split, str):
+        return Pack(source, split)  # which raises, and lists the splits
     if stage is not None:
         given_path(stage, "stage")
         return Pack(stage_split(source, stage, split), split)
@@ -106,8 +111,7 @@ def load(root: Path, split: str, how: str) -> tuple[Path, SharedCopy | None]:
         OutputError: It does not fit, with the numbers; nothing was read.
         PackerError: As `packer.staging.making.copy_pack`.
     """
-    if how not in PRELOADS:
-        raise UsageError(f"unknown preload {how!r}", suggestion(how, PRELOADS))
+    how = check_choice("preload", how, PRELOADS)
     if not SHARED_MEMORY.is_dir():
         raise UsageError(f"preload needs {SHARED_MEMORY}, which is not here", "leave preload away")
     if how == "shm":

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from packer import formats
+from packer.arguments import explain_unknown, shown
 from packer.attributes import ReadOnly
 from packer.codecs import load_codec
 from packer.errors import ImageError, OutputError, TooManySkipped, UsageError
@@ -39,7 +40,13 @@ from packer.settings.options import ConvertOptions
 from packer.settings.parsing import SPLIT_NAME
 from packer.types import NO_LABEL, Encoded, Sample, Skip, display_path, path_bytes
 from packer.writer.pictures import encode_picture
-from packer.writer.settings import WriterSettings, check_run, settings_of
+from packer.writer.settings import (
+    OnError,
+    Order,
+    check_run,
+    settings_of,
+    what_to_write,
+)
 from packer.writer.split import Finished, ShardTarget, SplitWriter, splits_there
 from packer.writer.spool import Spool
 
@@ -77,6 +84,7 @@ class PackWriter:
         OutputError: The file system refused.
     """
 
+    @explain_unknown(what_to_write)
     def __init__(
         self,
         out: str | os.PathLike[str],
@@ -84,18 +92,18 @@ class PackWriter:
         classes: Sequence[str] | None = None,
         options: ConvertOptions | None = None,
         fields: Mapping[str, str] | None = None,
-        order: str = "written",
+        order: Order = "written",
         seed: int = 0,
-        on_error: str = "raise",
+        on_error: OnError = "raise",
         max_skipped: int | None = None,
         resume: bool = False,
     ) -> None:
         libraries.require_converting()
         check_run(order, on_error, max_skipped, resume=resume)
-        self._out = given_path(out, "out").absolute()
-        self._settings: WriterSettings = settings_of(classes, options, fields, order, seed)
-        formats.require(self._settings.options.format)
+        self._settings = settings_of(classes, options, fields, order, seed)
         self._skipping = on_error, max_skipped
+        self._out = given_path(out, "out").absolute()
+        formats.require(self._settings.options.format)
         self._resume = resume
         self._splits: dict[str, SplitWriter] = {}
         self._spools: dict[str, Spool] = {}
@@ -117,6 +125,7 @@ class PackWriter:
     max_skipped: ReadOnly[int | None] = ReadOnly(lambda self: self._skipping[1])
     resume: ReadOnly[bool] = ReadOnly(lambda self: self._resume)
 
+    @explain_unknown(what_to_write)
     def write(
         self,
         *,
@@ -151,8 +160,8 @@ class PackWriter:
         if path in self._keys:
             raise UsageError(f"key {key!r} was written already", "keys name samples: once each")
         number = self._settings.label(label, key)
-        if not SPLIT_NAME.fullmatch(split):
-            raise UsageError(f"invalid name of a split: {split!r}", "letters, digits and _")
+        if not isinstance(split, str) or not SPLIT_NAME.fullmatch(split):
+            raise UsageError(f"invalid split {shown(split)}", "letters, digits and _")
         further = self._settings.payloads(fields or {}, key)
         if path in self._done:
             self._pass_over(path, key)

@@ -6,17 +6,20 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
+from packer.arguments import check_choice
 from packer.errors import UsageError, suggestion
 from packer.packing.planning.agreement import image_fields
-from packer.settings.kinds import Flag, Names, Whole, check_choice, wrong_type
+from packer.settings.kinds import Flag, Names, Whole, wrong_type
 from packer.settings.options import OPTIONS, ConvertOptions
 from packer.types import NO_LABEL, Field
 from packer.wording import count
 
-ORDERS = ("written", "shuffled")
-ON_ERROR = ("raise", "skip")
+Order: TypeAlias = Literal["written", "shuffled"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+OnError: TypeAlias = Literal["raise", "skip"]
+ON_ERROR: tuple[OnError, ...] = get_args(OnError)
 #: Becomes part of array names in the index, of data set names in HDF5, of member names in tar.
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -105,7 +108,7 @@ def settings_of(
     classes: Sequence[str] | None,
     options: ConvertOptions | None,
     fields: Mapping[str, str] | None,
-    order: str,
+    order: Order,
     seed: int,
 ) -> WriterSettings:
     """Check a PackWriter's arguments.
@@ -146,6 +149,21 @@ def check_run(order: str, on_error: str, max_skipped: int | None, *, resume: boo
         Whole(0).check("max_skipped", max_skipped)
         if on_error != "skip":
             raise UsageError("max_skipped without on_error='skip' has no effect")
+
+
+def what_to_write(owner: str, name: str) -> str:
+    """Say in one line what to write instead of an argument that PackWriter does not have.
+
+    Args:
+        owner: "PackWriter" or "PackWriter.write".
+        name: Name of the argument.
+    """
+    if owner.endswith(".write"):
+        return f"fields={{{name!r}: …}} if it is a field of PackWriter(…, fields=…)"
+    row = OPTIONS.get(name)
+    if row is not None and row.in_writer:
+        return f"PackWriter(…, options=ConvertOptions({name}=…)) takes it"
+    return ""
 
 
 def _extensions(fields: Mapping[str, str] | None) -> dict[str, str]:

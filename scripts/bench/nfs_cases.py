@@ -36,7 +36,7 @@ class Case:
     """
 
     source: str
-    how: str = ""
+    how: Any = ""
     workers: int = 0
 
     @property

@@ -319,4 +319,13 @@ def test_an_assignment_that_is_refused_changes_nothing(build_pack: BuildPack) ->
         dataset.transform = CenterCrop(3)
     with pytest.raises(UsageError, match="cannot be called"):
         dataset.transform = [3]  # type: ignore[list-item]
+    wrong: Any
+    for wrong in (3, "flip", {CenterCrop(3)}):
+        with pytest.raises(UsageError, match="invalid transform"):
+            dataset.transform = wrong
+        with pytest.raises(UsageError, match="invalid target_transform"):
+            dataset.target_transform = wrong
+        for name in ("transform", "target_transform"):
+            with pytest.raises(UsageError, match=f"invalid {name}"):
+                Loader(dataset.root, batch_size=2, **{name: wrong})
     assert (dataset.transform, dataset[0]) == (len, before)

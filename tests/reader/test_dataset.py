@@ -76,7 +76,7 @@ def test_decodes_as_asked(build_pack: BuildPack) -> None:
     assert np.array_equal(PackedDataset(built.root, decode="numpy")[2][0], built.pixels[2])
     assert PackedDataset(built.root, decode="bytes")[2][0] == built.samples[2].payloads["image"]
     with pytest.raises(UsageError, match="unknown decode"):
-        PackedDataset(built.root, decode="tensor")
+        PackedDataset(built.root, decode="tensor")  # type: ignore[arg-type]
 
 
 def test_arrays_are_writable_and_nobody_elses(build_pack: BuildPack) -> None:

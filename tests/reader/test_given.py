@@ -7,7 +7,7 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from packer.errors import UsageError
 from packer.reader import BatchStream, Loader, MixedStream, PackedDataset, WindowSampler
-from packer.reader.given import require_dataset
+from packer.reader.given import dataset_of, require_dataset
 from tests.packs import BuildPack
 
 
@@ -45,6 +45,15 @@ def test_a_path_is_refused_with_the_line_to_write(make: Any) -> None:
 def test_a_data_set_stays(build_pack: BuildPack) -> None:
     dataset = PackedDataset(build_pack([[4]]).root)
     assert require_dataset(dataset, "Loader") is dataset
+    assert dataset_of(dataset, {}) is dataset
+    with pytest.raises(UsageError, match="decode, preload given beside a data set"):
+        dataset_of(dataset, {"decode": "numpy", "preload": "ram"})
+
+
+def test_a_folder_is_opened(build_pack: BuildPack) -> None:
+    root = build_pack([[4]]).root
+    for given in (root, str(root)):
+        assert dataset_of(given, {"decode": "bytes"}).decode == "bytes"
 
 
 @pytest.mark.parametrize("wrap", [lambda dataset: dataset, lambda dataset: [dataset]])

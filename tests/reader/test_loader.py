@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 from packer.errors import DamagedSample, UsageError
 from packer.reader import BatchStream, Loader, MixedStream, PackedDataset
+from packer.reader.images.decoding import Decode
 from packer.reader.transforms import CenterCrop, Normalize, RandomHorizontalFlip, RandomResizedCrop
 from packer.types import Array
 from tests.packs import BuildPack
@@ -74,7 +75,9 @@ def test_ranks(build_pack: BuildPack, tail: str, rank: int) -> None:
 
 
 @pytest.mark.parametrize("decode", ["pil", "numpy", "bytes"])
-def test_pictures_of_several_sizes_and_undecoded_ones(build_pack: BuildPack, decode: str) -> None:
+def test_pictures_of_several_sizes_and_undecoded_ones(
+    build_pack: BuildPack, decode: Decode
+) -> None:
     built = build_pack(SHARDS, sizes=[(8, 6), (5, 7)])
     dataset = PackedDataset(built.root, decode=decode)
     assert_same(Loader(dataset, batch_size=4, as_dict=True), BatchStream(dataset, 4, as_dict=True))

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 
 from packer.errors import UsageError
 from packer.reader import BatchStream, PackedDataset, WindowSampler
+from packer.reader.order.options import Shuffle
 from packer.reader.transforms import RandomResizedCrop
 from tests.packs import BuildPack
 
@@ -268,7 +269,7 @@ def test_another_pack_seed_shuffle_or_window_is_refused(build_pack: BuildPack) -
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)
-def test_a_sampler_goes_on_and_shares_states(build_pack: BuildPack, shuffle: str) -> None:
+def test_a_sampler_goes_on_and_shares_states(build_pack: BuildPack, shuffle: Shuffle) -> None:
     built = build_pack(SHARDS)
     dataset = PackedDataset(built.root, decode="bytes")
 

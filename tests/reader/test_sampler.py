@@ -8,6 +8,7 @@ from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
 
 from packer.errors import UsageError
 from packer.reader import BatchStream, Loader, PackedDataset, WindowSampler
+from packer.reader.order.options import Tail
 from tests.packs import BuildPack
 
 
@@ -68,14 +69,15 @@ def test_a_framework_makes_it_anew(build_pack: BuildPack) -> None:
 def test_drop_last_by_a_framework(build_pack: BuildPack) -> None:
     """For predictions, Lightning asks for all samples."""
     dataset = PackedDataset(build_pack([[4, 4], [3]]).root)
-    for tail, drop_last, expected in (
+    cases: list[tuple[Tail | None, bool | None, str]] = [
         (None, None, "drop"),
         (None, False, "keep"),
         ("drop", False, "keep"),
         ("pad", False, "pad"),
         ("keep", True, "drop"),
         ("drop", True, "drop"),
-    ):
+    ]
+    for tail, drop_last, expected in cases:
         sampler = WindowSampler(dataset, 3, tail=tail, drop_last=drop_last)
         assert sampler.schedule.options.tail == expected
         assert sampler.drop_last is (expected == "drop")
@@ -114,4 +116,4 @@ def test_an_epoch_of_nothing_is_warned_of(build_pack: BuildPack) -> None:
 def test_what_cannot_be_is_refused(build_pack: BuildPack) -> None:
     dataset = PackedDataset(build_pack([[4]]).root)
     with pytest.raises(UsageError, match="unknown shuffle"):
-        WindowSampler(dataset, 2, shuffle="yes")
+        WindowSampler(dataset, 2, shuffle="yes")  # type: ignore[arg-type]

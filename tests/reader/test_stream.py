@@ -12,6 +12,8 @@ from PIL import Image
 
 from packer.errors import DamageError, UsageError
 from packer.reader import BatchStream, PackedDataset
+from packer.reader.images.decoding import Decode
+from packer.reader.order.options import Shuffle, Tail
 from packer.reader.transforms import CenterCrop, Normalize, RandomHorizontalFlip, RandomResizedCrop
 from packer.types import Array
 from tests.packs import BuildPack
@@ -37,7 +39,7 @@ def seen_keys(stream: BatchStream) -> list[str]:
 @pytest.mark.parametrize("shuffle", ["none", "batch", "window", "full"])
 @pytest.mark.parametrize("decode", ["pil", "numpy"])
 def test_pictures_labels_and_keys_belong_together(
-    build_pack: BuildPack, format_name: str, shuffle: str, decode: str
+    build_pack: BuildPack, format_name: str, shuffle: Shuffle, decode: Decode
 ) -> None:
     """Keys sorted as text gave pictures other labels; here all fields belong together, in every
     format.
@@ -82,8 +84,9 @@ def test_transforms_get_what_decode_says(build_pack: BuildPack) -> None:
         kinds.append(type(image))
         return image
 
-    for decode, name in (("pil", "a"), ("numpy", "b")):
-        built = build_pack([[4]], name=name)
+    decodes: tuple[Decode, ...] = ("pil", "numpy")
+    for decode in decodes:
+        built = build_pack([[4]], name=decode)
         dataset = PackedDataset(built.root, decode=decode, transform=note)
         images, _ = next(iter(BatchStream(dataset, 2, shuffle="none")))
         assert np.array_equal(images[1].permute(1, 2, 0), built.pixels[1])
@@ -161,10 +164,11 @@ def test_lengths_and_tails(build_pack: BuildPack) -> None:
     """15 samples: no tail may count a sample twice, and `len` must be exact."""
     built = build_pack(SHARDS)
     dataset = PackedDataset(built.root, decode="bytes")
-    for tail, world, lengths in (
+    cases: list[tuple[Tail, int, list[int]]] = [
         ("drop", 1, [3]), ("pad", 1, [4]), ("keep", 1, [4]),
         ("drop", 2, [1, 1]), ("pad", 2, [2, 2]), ("keep", 3, [2, 1, 1]),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for tail, world, lengths in cases:
         streams = [
             BatchStream(dataset, 4, tail=tail, rank=rank, world_size=world, fields=["key"])
             for rank in range(world)
@@ -221,8 +225,8 @@ def test_the_environment_says_which_rank(
     ("options", "words"),
     [
         ({"fields": ["lable"]}, "unknown field 'lable'.*did you mean 'label'"),
-        ({"fields": []}, "one or more names"),
-        ({"fields": ["key", "key"]}, "each once"),
+        ({"fields": []}, "name one or more"),
+        ({"fields": ["key", "key"]}, "name each once"),
         ({"shuffle": "widow"}, "did you mean 'window'"),
         ({"rank": 0}, "go together"),
         ({"batch_size": 0}, "batch_size 0"),
@@ -257,7 +261,7 @@ def bytes_read() -> int:
 @pytest.mark.skipif(not os.access("/proc/self/io", os.R_OK), reason="needs /proc/self/io")
 @pytest.mark.parametrize("shuffle", ["none", "batch", "window"])
 def test_an_epoch_reads_little_more_than_its_batches(
-    build_pack: BuildPack, format_name: str, shuffle: str
+    build_pack: BuildPack, format_name: str, shuffle: Shuffle
 ) -> None:
     """Small random reads are slow: mini-batches of 7 over on-disk batches of 16, checks at first
     reads included.

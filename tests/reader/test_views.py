@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import operator
 import pickle
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -11,8 +12,9 @@ import torch
 from torch.utils.data import WeightedRandomSampler
 
 from packer.pack.opened import Pack
+from packer.reader import PackedDataset
 from packer.reader.views import Keys, Samples, Targets
-from tests.packs import BuildPack
+from tests.packs import BuildPack, FakePack
 
 
 def test_behave_like_lists(build_pack: BuildPack) -> None:
@@ -129,3 +131,22 @@ def test_targets_hold_no_object_a_sample() -> None:
     targets = Targets(labels)
     assert sum(1 for _ in targets[:10_000]) == 10_000
     assert np.shares_memory(labels, targets[5:]._labels)
+
+
+@pytest.mark.parametrize("name", ["targets", "samples", "imgs", "keys", "classes", "class_to_idx"])
+@pytest.mark.parametrize("selected", [False, True])
+def test_an_access_in_a_loop_makes_no_array(fake_pack: FakePack, name: str, selected: bool) -> None:
+    """`[dataset.targets[i] for i in indices]` takes time in proportion to `indices` alone."""
+    dataset = PackedDataset(fake_pack(200_000, 100))
+    if selected:
+        dataset = dataset.select(samples=np.arange(100_000))
+    index = "class3" if name == "class_to_idx" else 3
+    expected = getattr(dataset, name)[index]
+    tracemalloc.start()
+    try:
+        for _ in range(10):
+            assert getattr(dataset, name)[index] == expected
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 10_000  # bytes; an array of 100,000 labels has 400,000

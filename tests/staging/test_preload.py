@@ -221,7 +221,7 @@ def test_what_cannot_be(
 ) -> None:
     root = build_pack(**SHARDS).root
     with pytest.raises(UsageError, match=r"unknown preload 'rma'.*did you mean 'ram'"):
-        PackedDataset(root, preload="rma")
+        PackedDataset(root, preload="rma")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="give one of them"):
         open_pack(root, "train", memory, "ram")
     with pytest.raises(UsageError, match="no split 'val'"):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from packer.arguments import check_names
 from packer.errors import UsageError, suggestion
 from packer.reader.batches.minibatch import make_mini_batch
 from packer.reader.batches.samples import StoredSamples
 from packer.reader.images.collate import collate_images, collate_labels
-from packer.reader.images.decoding import IMAGE
+from packer.reader.images.stored import IMAGE
 from packer.reader.order.hashing import Draws, combine
 from packer.types import Array
 
@@ -41,6 +42,7 @@ class Fields:
     def __init__(
         self, dataset: StoredSamples, names: Sequence[str], seed: int, as_dict: bool
     ) -> None:
+        check_names("fields", names)
         self.names = tuple(names)
         self._dataset = dataset
         self._seed = seed
@@ -49,8 +51,12 @@ class Fields:
         for name in self.names:
             if name not in known:
                 raise UsageError(f"unknown field {name!r}", suggestion(name, known))
-        if len(set(self.names)) != len(self.names) or not self.names:
-            raise UsageError(f"invalid fields {self.names}", "one or more names, each once")
+        # Twice the same picture with two crops would need two sets of draws and of transforms.
+        twice = [name for name in known if self.names.count(name) > 1]
+        if twice:
+            raise UsageError(f"invalid fields {self.names}: {twice[0]!r} twice", "name each once")
+        if not self.names:
+            raise UsageError("invalid fields (): none", "name one or more")
 
     def of(self, dataset: StoredSamples) -> Fields:
         """Return the same fields of another data set that has them."""

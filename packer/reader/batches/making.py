@@ -17,8 +17,8 @@ from packer.imaging.planes import to_planes
 from packer.reader.batches.draft import Apart, Draft, InSheet, Made
 from packer.reader.batches.material import Material, Wanted
 from packer.reader.batches.windows import WindowBuffer
-from packer.reader.images.decoding import IMAGE
 from packer.reader.images.layout import Layout, as_tensor
+from packer.reader.images.stored import IMAGE
 from packer.reader.order.epoch import EpochOrder
 from packer.types import Array
 

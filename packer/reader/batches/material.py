@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from packer.reader.batches.fields import Fields
 from packer.reader.batches.samples import StoredSamples
-from packer.reader.images.decoding import IMAGE
 from packer.reader.images.layout import Layout
+from packer.reader.images.stored import IMAGE
 from packer.reader.order.schedule import Schedule
 
 

@@ -10,18 +10,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
-from packer.errors import DamagedSample, UsageError, suggestion
+from packer.arguments import check_choice
+from packer.errors import DamagedSample
 from packer.pack.opened import Pack
 from packer.reader.sharedmem import SharedArray
 from packer.types import Array
 
 T = TypeVar("T")
 
-ON_ERROR = ("raise", "skip")
+OnError: TypeAlias = Literal["raise", "skip"]
+ON_ERROR: tuple[OnError, ...] = get_args(OnError)
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,10 @@ class Skips:
     """
 
     def __init__(self, pack: Pack, on_error: str = "raise") -> None:
-        if on_error not in ON_ERROR:
-            raise UsageError(f"unknown on_error {on_error!r}", suggestion(on_error, ON_ERROR))
-        self.on_error = on_error
+        self.on_error = check_choice("on_error", on_error, ON_ERROR)
         self._pack = pack
         # One byte for each sample, shared with the processes that read with this one.
-        self._bad = SharedArray(len(pack), "uint8") if on_error == "skip" else None
+        self._bad = SharedArray(len(pack), "uint8") if self.on_error == "skip" else None
         self._warned = False
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""From a mini-batch's pictures to what the stream yields."""
+"""From the pictures of a mini-batch to what the stream yields."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from packer.types import Array
 
 
 def collate_images(images: Sequence[Any]) -> Any:
-    """One tensor where all pictures have one shape, else a list.
+    """One tensor if all pictures have one shape, else a list.
 
     Args:
         images: H×W×3 arrays or PIL images, tensors, bytes, or whatever transforms return.
 
     Returns:
-        Of H×W×3 arrays of one size: a tensor N×3×H×W of their dtype in channels-last memory; of
-        several sizes: a list of tensors 3×H×W. Of tensors of one shape and dtype: the stacked one.
-        Of other things: a list of them.
+        For H×W×3 arrays (or PIL images) of one size: a tensor N×3×H×W of their dtype in
+        channels-last memory; for several sizes: a list of tensors 3×H×W. For tensors of one shape
+        and dtype: the stacked tensor. For anything else: a list.
     """
     arrays = [_as_array(image) for image in images]
     if all(isinstance(array, np.ndarray) for array in arrays):
@@ -32,8 +32,8 @@ def collate_images(images: Sequence[Any]) -> Any:
 
 
 def collate_labels(labels: Sequence[Any]) -> Any:
-    """What `target_transform` returned as one int64 tensor if it returned integers, else as
-    DataLoader's own collate makes it.
+    """One int64 tensor if `target_transform` returned integers, else what DataLoader's own collate
+    function makes of its results.
     """
     if all(isinstance(label, int | np.integer) for label in labels):
         return torch.tensor(labels, dtype=torch.int64)
@@ -51,7 +51,7 @@ def channels_first(array: Array) -> torch.Tensor:
 def _as_array(image: Any) -> Any:
     if isinstance(image, np.ndarray | torch.Tensor):
         return image
-    # PIL images say what they hold through numpy's protocol, so that PIL is not needed here.
+    # PIL images have numpy's protocol, so PIL need not be imported here.
     return np.array(image) if hasattr(image, "__array_interface__") else image
 
 

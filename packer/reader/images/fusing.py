@@ -1,4 +1,4 @@
-"""What has to be decoded of a picture, once it is drawn what will be done to it."""
+"""The part of a picture that has to be decoded, given the steps that follow."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 from packer.imaging.native.region import Region
 from packer.reader.images.steps import Crop, Flip, Scale, Shape, Step
 
-#: A picture is reduced while it is decoded only if what is then resized is still so many times the
-#: target: closer, the coarse filter of a reduced transform begins to show.
+#: A picture is reduced while it is decoded only if the result is at least this many times as large
+#: as the target: with less, the coarse filter of the reduced inverse transform becomes visible.
 _MARGIN = 2
 
 
@@ -17,8 +17,8 @@ class Fused(NamedTuple):
     """Decoding and transforming one picture.
 
     Attributes:
-        region: What to decode.
-        steps: What to do to that.
+        region: The part of the picture to decode.
+        steps: The steps that follow.
     """
 
     region: Region
@@ -30,13 +30,13 @@ def fuse(
 ) -> Fused:
     """Leave crops to the decoder, as far as it can do them.
 
-    At full size the outcome is the same, bit for bit, as of all steps after decoding everything.
+    At full size the pixels are those of decoding everything and then doing all steps, bit for bit.
 
     Args:
-        steps: What to do to the whole picture.
+        steps: The steps for the whole picture.
         shape: (height, width) of the picture.
-        divisors: By what the decoder can divide its size, ascending from 1.
-        fast: Whether to divide it, and to decode with small deviations.
+        divisors: Numbers by which the decoder can divide the picture's size, ascending from 1.
+        fast: Whether to reduce the picture's size, and to decode with small deviations.
     """
     crop, mirrored, rest = _first_crop(steps, shape)
     after: list[Step] = [Flip()] if mirrored else []
@@ -53,9 +53,7 @@ def fuse(
 
 
 def _first_crop(steps: Sequence[Step], shape: Shape) -> tuple[Crop, bool, Sequence[Step]]:
-    """The one crop that all crops at the front make, whether to mirror what it cuts out, and the
-    steps that follow.
-    """
+    """All crops at the front as one, whether to mirror its result, and the steps that follow."""
     top, left, size, mirrored = 0, 0, shape, False
     place = 0
     for step in steps:
@@ -82,8 +80,8 @@ def _divisor(crop: Crop, target: Scale, divisors: Sequence[int]) -> int:
 
 
 def _divided(crop: Crop, divisor: int) -> Region:
-    """The crop in a picture of 1/divisor of the size. Its sides move by half a pixel at most: by a
-    quarter of one of the target's.
+    """The crop in a picture of 1/divisor of the size. Its sides move by half a pixel at most, which
+    is a quarter of a pixel of the target.
     """
     top, left = round(crop.top / divisor), round(crop.left / divisor)
     bottom = round((crop.top + crop.height) / divisor)

@@ -1,18 +1,19 @@
-"""Random streams of a user's transforms, told apart between workers and ranks.
+"""Different random streams for the transforms of each worker and rank.
 
 Worker processes start with copies of one transform object, so a generator that it made in its
 `__init__` would give every worker the same numbers. And DataLoader seeds its workers from the
-rank's own seed, which most scripts set alike on all ranks. What is done, once in each process:
+rank's own seed, which is the same on all ranks in most scripts. This is done once in each process:
 
-- in a worker, generators that transforms hold (numpy's, `random.Random`, torch's; as attributes of
-  the transform or of those in a list it holds) are seeded anew from what they would have given
-  next, the worker's torch seed and the rank;
-- in a worker of a rank other than 0, so are the global ones of `random`, numpy and torch;
-- in the training process itself, generators that transforms hold, on ranks other than 0. The
-  global ones there are the user's.
+- In a worker, generators that transforms hold (numpy's, `random.Random`, torch's; as attributes of
+  the transform, or of transforms in a list that it holds) are seeded anew from their next number,
+  the worker's torch seed and the rank.
+- In a worker of a rank other than 0, the global generators of `random`, numpy and torch are seeded
+  anew in the same way.
+- In the training process of a rank other than 0, generators that transforms hold are seeded anew.
+  The global generators stay: they are the user's.
 
-So streams differ, and the same seeds give the same streams again. Built-in transforms need nothing
-of this: see `packer.reader.transforms`.
+So streams differ, and the same seeds give the same streams again. Built-in transforms do not need
+this: see `packer.reader.transforms`.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ def separate(transforms: Iterable[object], rank: int) -> None:
     """Give this process random streams of its own.
 
     Args:
-        transforms: Whose generators are meant.
-        rank: Of this process.
+        transforms: The transforms that hold generators.
+        rank: Rank of this process.
     """
     separate_held(transforms, rank)
     if ranks.worker() is not None and rank:
@@ -44,8 +45,8 @@ def separate_held(transforms: Iterable[object], rank: int) -> None:
     """Seed the generators that some transforms hold, and leave the global ones alone.
 
     Args:
-        transforms: Whose generators are meant.
-        rank: Of this process.
+        transforms: The transforms that hold generators.
+        rank: Rank of this process.
     """
     in_worker = ranks.worker() is not None
     if not in_worker and rank == 0:
@@ -66,8 +67,8 @@ def _reseed_global(mix: Callable[[int], int]) -> None:
 
 
 def _held(transforms: Iterable[object]) -> Iterator[Callable[[Callable[[int], int]], None]]:
-    """For each generator that the transforms hold: what seeds it anew through a function of the
-    number it gives next.
+    """For each generator that the transforms hold: a function that seeds it anew. Its argument
+    makes the seed of the generator's next number.
     """
     waiting = list(transforms)
     seen: set[int] = set()

@@ -1,7 +1,7 @@
 """Steps: what the built-in transforms do to one picture, with their parameters drawn.
 
-A step knows the size that it makes before there are pixels, and can write into memory that is
-given, such as a picture's place in a mini-batch.
+The size of a step's result is known before there are pixels, and the result can be written into
+given memory, such as a picture's place in a mini-batch.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ class Step(Protocol):
     """One change of a picture."""
 
     def shape(self, shape: Shape) -> Shape:
-        """The picture's size afterwards."""
+        """(height, width) of the picture afterwards."""
 
     def apply(self, pixels: Pixels) -> Array:
-        """The picture afterwards; the given one stays as it is, but may be shared."""
+        """The picture afterwards. `pixels` stays as it is; the result may share its memory."""
 
     def write(self, pixels: Pixels, out: Array) -> None:
-        """As `apply`, into `out`, which is C-contiguous and shares no memory with `pixels`."""
+        """Write the result of `apply` into `out`, which is C-contiguous and shares no memory with
+        `pixels`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """Cut out a rectangle; what of it lies outside of the picture is black."""
+    """Cut out a rectangle; its parts outside of the picture are black."""
 
     top: int
     left: int
@@ -45,7 +47,7 @@ class Crop:
         return self.height, self.width
 
     def within(self, shape: Shape) -> bool:
-        """Whether all of it lies inside of a picture of this size."""
+        """Whether the rectangle lies inside of a picture of this size."""
         inside = self.top + self.height <= shape[0] and self.left + self.width <= shape[1]
         return inside and self.top >= 0 and self.left >= 0
 
@@ -101,7 +103,7 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Standardise:
-    """uint8 in 0..255 → float32: (value / 255 - mean) / std, a channel each."""
+    """Make float32 of uint8 in 0..255: (value / 255 - mean) / std for each channel."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -115,7 +117,7 @@ class Standardise:
         return out
 
     def write(self, pixels: Pixels, out: Array) -> None:
-        # A row at a time: numpy takes five times as long for inner loops over three channels.
+        # Row by row: with inner loops over three channels, numpy takes five times as long.
         height, width = pixels.shape[:2]
         std = np.array(self.std, np.float64)
         factor = np.tile((1 / (255 * std)).astype(np.float32), width)
@@ -137,7 +139,7 @@ def write_steps(pixels: Pixels, steps: Sequence[Step], out: Array) -> None:
 
     Args:
         pixels: H×W×3 uint8; shares no memory with `out`.
-        steps: What to do.
+        steps: The steps.
         out: Height×width×3 of the size after all steps; uint8, or float32 behind Standardise.
 
     Raises:

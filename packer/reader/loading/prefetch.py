@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from packer.errors import UsageError
 from packer.reader.batches.draft import Made
 from packer.reader.batches.material import Wanted
-from packer.reader.images.decoding import IMAGE
+from packer.reader.images.stored import IMAGE
 from packer.reader.loading.device import Device, Sent
 from packer.reader.loading.sheets import Sheet
 

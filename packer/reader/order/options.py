@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
-from packer.errors import UsageError, suggestion
+from packer.arguments import check_choice, check_integer
+from packer.errors import UsageError
 
-SHUFFLES = ("none", "batch", "window", "full")
-TAILS = ("drop", "pad", "keep")
+Shuffle: TypeAlias = Literal["none", "batch", "window", "full"]
+SHUFFLES: tuple[Shuffle, ...] = get_args(Shuffle)
+Tail: TypeAlias = Literal["drop", "pad", "keep"]
+TAILS: tuple[Tail, ...] = get_args(Tail)
 #: Bytes of on-disk batches that a process may hold in memory. Enough for two windows of 16 batches
 #: of 128 samples of 125 KB, and small beside the other memory of a training process.
 WINDOW_BYTES = 512_000_000
+
+
+def as_shuffle(given: Shuffle | bool) -> Shuffle:
+    """Return a `shuffle` as users give it by its name; True and False are those of DataLoader."""
+    if isinstance(given, bool):
+        return "window" if given else "none"
+    return given
 
 
 @dataclass(frozen=True)
@@ -48,17 +59,16 @@ class OrderOptions:
     window_bytes: int = WINDOW_BYTES
 
     def __post_init__(self) -> None:
-        _check_choice("shuffle", self.shuffle, SHUFFLES)
-        if self.tail is None:
-            object.__setattr__(self, "tail", "keep" if self.shuffle == "none" else "drop")
-        _check_choice("tail", str(self.tail), TAILS)
+        self._set("shuffle", check_choice("shuffle", self.shuffle, SHUFFLES))
+        by_default = "keep" if self.shuffle == "none" else "drop"
+        tail = by_default if self.tail is None else self.tail
+        self._set("tail", check_choice("tail", tail, TAILS))
         for name in ("batch_size", "window", "world_size", "window_bytes"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} {getattr(self, name)} is out of range", "at least 1")
+            self._set(name, check_integer(name, getattr(self, name), 1))
+        for name in ("seed", "rank"):
+            self._set(name, check_integer(name, getattr(self, name)))
         if not 0 <= self.rank < self.world_size:
             raise UsageError(f"rank {self.rank} is out of range: 0 to {self.world_size - 1}")
 
-
-def _check_choice(what: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise UsageError(f"unknown {what} {value!r}", suggestion(value, choices))
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)  # the class is frozen

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Subset
 
 from packer.errors import OutputError, WorkerError
 from packer.reader import BatchStream, MixedStream, PackedDataset
+from packer.reader.images.decoding import Decode
 from tests.packs import BuildPack
 
 pytestmark = [
@@ -51,7 +52,7 @@ def loops(root: Path, **more: Any) -> dict[str, Callable[[], Any]]:
     def over(kind: Any, data: Any, **options: Any) -> Any:
         return kind(data, **options, **more)
 
-    def data(decode: str = "numpy") -> Any:
+    def data(decode: Decode = "numpy") -> Any:
         return PackedDataset(root, decode=decode)
 
     def stream(fields: Any = ("image", "label"), transform: Any = None) -> BatchStream:

@@ -65,12 +65,6 @@ def test_draws_depend_on_seed_epoch_and_sample(build_pack: BuildPack) -> None:
     assert len(drawn) == 8
 
 
-@pytest.mark.parametrize("names", [["imagee"], ["image", "image"], []])
-def test_fields_that_cannot_be(build_pack: BuildPack, names: list[str]) -> None:
-    with pytest.raises(UsageError, match="field"):
-        Fields(PackedDataset(build_pack([[4]]).root), names, seed=0, as_dict=False)
-
-
 def test_what_is_drawn_depends_on_epoch_and_sample(build_pack: BuildPack) -> None:
     root = build_pack([[4]]).root
     behind: list[Any] = [CenterCrop(3), np.array, RandomHorizontalFlip()]
@@ -82,3 +76,19 @@ def test_what_is_drawn_depends_on_epoch_and_sample(build_pack: BuildPack) -> Non
         places = [(epoch, sample) for epoch in range(3) for sample in range(4)]
         assert len({one.draws(*place).bits() for place in places}) == 12
         assert one.draws(2, 3).bits() == fields[0].draws(2, 3).bits()
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("image", "image", "label"), r"invalid fields .*: 'image' twice \(name each once\)"),
+        (["label", "key", "label"], "'label' twice"),
+        ((), r"invalid fields \(\): none"),
+        ("image", r"one text \(fields=\('image',\)\)"),
+        (("image", "lable"), "unknown field 'lable'.*did you mean 'label'"),
+    ],
+)
+def test_fields_that_cannot_be(build_pack: BuildPack, names: Any, words: str) -> None:
+    dataset = PackedDataset(build_pack([[4]]).root)
+    with pytest.raises(UsageError, match=words):
+        Fields(dataset, names, 0, False)

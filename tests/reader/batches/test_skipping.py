@@ -10,8 +10,10 @@ import pytest
 from torch.utils.data import DataLoader
 
 from packer.errors import DamagedSample, DamageError, UsageError
+from packer.pack.payloads import Verify
 from packer.reader import BatchStream, PackedDataset, WindowSampler
 from packer.reader.batches.skipping import SkippedSample, Skips
+from packer.reader.order.options import Shuffle
 from tests.packs import BuildPack
 
 pytestmark = [
@@ -47,7 +49,7 @@ def keys_of(batches: Any) -> list[list[str]]:
 
 @pytest.mark.parametrize("shuffle", ["none", "batch", "window", "full"])
 def test_another_of_its_batch_takes_a_damaged_ones_place(
-    build_pack: BuildPack, format_name: str, shuffle: str
+    build_pack: BuildPack, format_name: str, shuffle: Shuffle
 ) -> None:
     built = build_pack(SHARDS, format_name, sizes=SIZES)
     damage(built, 1, 2, 7)
@@ -165,7 +167,7 @@ def test_by_default_damage_is_an_error_that_says_which(build_pack: BuildPack) ->
 
 
 @pytest.mark.parametrize("verify", ["first", "always"])
-def test_damage_that_comes_while_training_runs(build_pack: BuildPack, verify: str) -> None:
+def test_damage_that_comes_while_training_runs(build_pack: BuildPack, verify: Verify) -> None:
     """A shard that was written to is compared anew, once or always."""
     built = build_pack(SHARDS, sizes=SIZES)
     dataset = PackedDataset(built.root, decode="numpy", verify=verify)

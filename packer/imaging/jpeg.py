@@ -23,14 +23,13 @@ _REDUCTIONS = (8, 4, 2)
 _SEQUENTIAL = ("baseline", "extended")
 
 
-def reduction(width: int, height: int, target: tuple[int, int] | None) -> int:
+def reduction(width: int, height: int, target: tuple[int, int]) -> int:
     """The largest of 8, 4, 2, 1 by which both sides can be divided while they are still at least
     twice the target's: closer, the coarse filter of a reduced transform begins to show.
     """
-    if target is not None:
-        for divisor in _REDUCTIONS:
-            if width >= 2 * target[0] * divisor and height >= 2 * target[1] * divisor:
-                return divisor
+    for divisor in _REDUCTIONS:
+        if width >= 2 * target[0] * divisor and height >= 2 * target[1] * divisor:
+            return divisor
     return 1
 
 

@@ -13,7 +13,7 @@ class Head:
     """What a picture's header says; no pixel was decoded for it.
 
     Attributes:
-        kind: As `sniff` calls it.
+        kind: Kind of file as `sniff` names it; "" for pixels that were never in a file.
         width: Of the stored picture, in pixels, before any turn.
         height: Of the stored picture, in pixels, before any turn.
         orientation: 1..8 as EXIF counts; 1 = upright, also where metadata is broken.

@@ -146,7 +146,7 @@ def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertR
         if is_complete(out):
             return None
         try:
-            agreement = agree_on_plan(out, job.agreement())
+            agreement = agree_on_plan(out, job.agreement)
         except UsageError:
             _name_changed_files(out, job)
             raise
@@ -177,7 +177,7 @@ def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertR
 def _make_shards(out: Path, job: Job, reporter: Reporter, lock: Lock) -> dict[str, ShardState]:
     """Make the shards that are this run's and not there yet; returns the states of its shards."""
     own = job.own_shards()
-    states = read_states(out, job.agreement(), own)
+    states = read_states(out, job.agreement, own)
     share = sum(shard.slots for shard in own)
     tally = Tally(job.planned, job.max_skipped, reporter, share)
     for shard in own:
@@ -255,11 +255,9 @@ def _require_unchanged(out: Path, job: Job, shard: ShardPlan, state: ShardState)
 
 def _name_changed_files(out: Path, job: Job) -> None:
     """Where only the source differs, say which of the files in finished shards changed."""
-    theirs, ours = read_plan(out), job.agreement()
-    if (
-        dataclasses.replace(theirs, listing_sha256=ours.listing_sha256, ignored=ours.ignored)
-        == ours
-    ):
+    theirs, ours = read_plan(out), job.agreement
+    same = dataclasses.replace(theirs.pack, listing_sha256=ours.pack.listing_sha256)
+    if dataclasses.replace(theirs, pack=same, ignored=ours.ignored) == ours:
         states = read_states(out, ours, ours.shards())
         for shard in ours.shards():
             if shard.stem in states:
@@ -293,7 +291,10 @@ def _keep_complete(out: Path, job: Job, reporter: Reporter) -> ConvertResult:
     """A complete pack, if this job would make the same one; what it has lost is made again."""
     manifest = read_manifest(out)
     theirs = {"options": manifest.options, "source listing": manifest.listing_sha256}
-    ours = {"options": job.options.affecting_bytes(), "source listing": job.digest}
+    ours = {
+        "options": job.options.affecting_bytes(),
+        "source listing": job.agreement.pack.listing_sha256,
+    }
     losses = find_losses(out, manifest)
     difference = describe_difference(theirs, ours)
     if difference:

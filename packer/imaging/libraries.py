@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+import packer
 from packer.errors import MissingDependency
 from packer.files import mapped
 from packer.imaging.native import cutting, fastresize, pieces, region
@@ -111,6 +112,11 @@ def versions() -> dict[str, str]:
         if number := features.version(part):
             found[f"pillow {part}"] = str(number)
     return found
+
+
+def all_versions() -> dict[str, str]:
+    """Versions of packer and of the libraries that decide bytes, by name."""
+    return {"packer": packer.__version__, **versions()}
 
 
 def report() -> list[str]:

@@ -94,7 +94,7 @@ def restore_pack(
         try:
             todo = _lost_shards(job, manifest, losses)
             _announce(losses, manifest, job, reporter)
-            names = [job.shard_name(shard) for shard in todo]
+            names = [job.agreement.shard_name(shard) for shard in todo]
             move_aside(out, losses.keys() & {*names, *map(index_name, names)}, reporter)
             slots = sum(shard.slots for shard in todo)
             tally = Tally(job.planned, job.planned, reporter, slots)  # their skips are known
@@ -148,7 +148,7 @@ def restore_beside(out: Path, manifest: Manifest, reporter: Reporter) -> Restore
 
 def _as_before(job: Job, manifest: Manifest) -> Job:
     """The job whose shards must be those of the manifest."""
-    difference = describe_difference(dict(manifest.libraries), dict(job.libraries))
+    difference = describe_difference(dict(manifest.libraries), dict(job.agreement.pack.libraries))
     return dataclasses.replace(
         job,
         # What could not be stored is in the ledger, whatever is asked for now.
@@ -163,10 +163,10 @@ def _lost_shards(job: Job, manifest: Manifest, losses: Mapping[str, str]) -> lis
     return [
         shard
         for shard in job.own_shards()
-        if job.shard_name(shard) in losses
+        if job.agreement.shard_name(shard) in losses
         or (
             manifest.splits[shard.split].index in losses
-            and index_name(job.shard_name(shard)) in losses
+            and index_name(job.agreement.shard_name(shard)) in losses
         )
     ]
 
@@ -187,7 +187,7 @@ def _missing_shards(manifest: Manifest, losses: Mapping[str, str]) -> dict[str, 
 def _announce(losses: Mapping[str, str], manifest: Manifest, job: Job, reporter: Reporter) -> None:
     if losses:
         reporter.warn(f"the pack is not whole: {describe_losses(losses)}; made again")
-    difference = describe_difference(dict(manifest.libraries), dict(job.libraries))
+    difference = describe_difference(dict(manifest.libraries), dict(job.agreement.pack.libraries))
     if difference:
         reporter.warn(f"the pack was made with {difference}; what differs then is refused")
 

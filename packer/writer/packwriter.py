@@ -18,7 +18,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import packer
 from packer import formats
 from packer.attributes import ReadOnly
 from packer.errors import ImageError, OutputError, TooManySkipped, UsageError
@@ -364,7 +363,7 @@ class PackWriter:
             splits=splits,
             counts=count(self._slots, self._skips, notes=self._notes),
             options=settings.affecting_bytes(),
-            libraries={"packer": packer.__version__, **libraries.versions()},
+            libraries=libraries.all_versions(),
         )
 
     def _abandon(self) -> None:

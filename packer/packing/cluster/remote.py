@@ -21,7 +21,7 @@ import packer
 from packer.errors import OutputError, PackerError, SourceError, UsageError
 from packer.files.fsio import output_error, output_errors, remove_if_there
 from packer.files.naming import temp_path
-from packer.imaging import libraries
+from packer.imaging.libraries import all_versions
 from packer.imaging.opencv import keep_to_one_thread
 from packer.packing.shards.batch import BatchResult, BatchTask, describe_batch, make_batch
 from packer.packing.shards.making import ShardTarget, make_shard
@@ -80,11 +80,6 @@ class RemoteResult:
     written: int
 
 
-def versions() -> dict[str, str]:
-    """Versions of packer and of the libraries that decide bytes, here."""
-    return {"packer": packer.__version__, **libraries.versions()}
-
-
 def packer_version() -> str:
     """Version of packer alone, here: a scheduler, which handles tasks, needs no other library."""
     return packer.__version__
@@ -104,7 +99,7 @@ def refusal(terms: Terms) -> PackerError | None:
     Returned and not raised, as dask logs what is raised as a failure of its own.
     """
     worker = f"worker on {socket.gethostname()} (process {os.getpid()})"
-    difference = describe_difference(versions(), terms.libraries)
+    difference = describe_difference(all_versions(), terms.libraries)
     if difference:
         return UsageError(
             f"{worker}: has {difference}, so its pictures could differ",

@@ -97,7 +97,7 @@ def make_on_cluster(
     path = next((slot.path for slot in slots if not slot.missing), slots[0].path)
     beacon = write_temp(out / WORK_FOLDER, "beacon", b"+")
     try:
-        terms = Terms(beacon, job.libraries, source, path, remote.look(source, path))
+        terms = Terms(beacon, job.agreement.pack.libraries, source, path, remote.look(source, path))
         tasks = (RemoteTask(terms, job.target(out, s), tuple(job.tasks(s))) for s in shards)
         with connect(orders.scheduler) as connection:
             cluster = Cluster(connection, orders)

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-import packer
-from packer import registry
 from packer.errors import SourceError, UsageError
 from packer.imaging import libraries
 from packer.input import Input
 from packer.pack.columns import ShardRecord
-from packer.packing.planning.agreement import Agreement, image_fields
+from packer.packing.planning.agreement import Agreement, unfinished_pack
 from packer.packing.planning.labels import Labelling, label_candidates
 from packer.packing.planning.plan import Plan, ShardPlan, listing_digest, make_plan
 from packer.packing.planning.stamps import changed_files, encode_stamps
@@ -25,7 +23,7 @@ from packer.packing.shards.making import ShardTarget
 from packer.packing.skips import allowed_skips
 from packer.reporting import Reporter
 from packer.settings.options import ConvertOptions
-from packer.types import Array, Field, Listing, Skip, display_path, native_text
+from packer.types import Array, Listing, Skip, display_path, native_text
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,7 @@ class Job:
         listing: What the scan found.
         labelling: Class and split of each candidate.
         plan: Which candidate goes where.
-        digest: Of the listing.
-        libraries: Versions of the libraries that decide bytes.
+        agreement: What all runs that make this pack must agree on.
         expected: Shards that were there before and must be the same again, by name.
         suspect: What may have changed since then, for an error.
     """
@@ -49,29 +46,19 @@ class Job:
     listing: Listing
     labelling: Labelling
     plan: Plan
-    digest: str
-    libraries: Mapping[str, str]
+    agreement: Agreement
     expected: Mapping[str, ShardRecord] = field(default_factory=dict)
     suspect: str = ""
 
     @property
     def planned(self) -> int:
         """Number of slots."""
-        return len(self.plan.candidate)
+        return self.agreement.planned
 
     @property
     def max_skipped(self) -> int:
         """How many samples may be skipped."""
         return allowed_skips(self.planned, self.options.max_skipped)
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """Fields of every sample."""
-        return image_fields(self.options.codec)
-
-    def shard_name(self, shard: ShardPlan) -> str:
-        """File name of one shard."""
-        return f"{shard.stem}.{registry.load('formats', self.options.format).EXTENSION}"
 
     def own_shards(self) -> list[ShardPlan]:
         """The shards that this run makes: all, or those of its part."""
@@ -98,15 +85,16 @@ class Job:
 
     def target(self, out: Path, shard: ShardPlan) -> ShardTarget:
         """One shard as it is to be in the folder `out`."""
+        name = self.agreement.shard_name(shard)
         return ShardTarget(
             out=out,
             plan=shard,
-            name=self.shard_name(shard),
-            format=self.options.format,
-            fields=self.fields,
+            name=name,
+            format=self.agreement.pack.format,
+            fields=self.agreement.pack.fields,
             one_size=self.options.image.one_size,
             stamps=self.stamps(shard),
-            expected=self.expected.get(self.shard_name(shard)),
+            expected=self.expected.get(name),
             suspect=self.suspect,
         )
 
@@ -129,20 +117,6 @@ class Job:
     def _candidates(self, shard: ShardPlan) -> Array:
         return self.plan.candidate[shard.batches[0][0] : shard.batches[-1][1]]
 
-    def agreement(self) -> Agreement:
-        """What all runs that make this pack must agree on."""
-        return Agreement(
-            name=self.given.name,
-            options=self.options.affecting_bytes(),
-            libraries=self.libraries,
-            listing_sha256=self.digest,
-            classes=self.labelling.classes,
-            display_names=tuple(map(self.given.display_name, self.labelling.classes)),
-            splits=self.plan.splits,
-            shard_batches=self.plan.shard_batches,
-            ignored=dict(sorted(self.ignored().items())),
-        )
-
     def missing(self) -> list[Skip]:
         """The skips that are known before anything is read: files that are not there."""
         if not self.listing.missing:
@@ -153,10 +127,6 @@ class Job:
             for slot, path in enumerate(paths)
             if path in self.listing.missing
         ]
-
-    def ignored(self) -> Counter[str]:
-        """Files of the source that are in no shard by rule, by reason."""
-        return Counter(self.listing.ignored) + Counter(self.labelling.left_out)
 
 
 def make_job(
@@ -205,8 +175,20 @@ def make_job(
     plan = make_plan(listing, labelling, options)
     if not len(plan.candidate):
         raise SourceError(f"{given.location}: every picture is left out", "see --exclude-class")
-    versions = {"packer": packer.__version__, **libraries.versions()}
-    return Job(given, options, listing, labelling, plan, listing_digest(listing), versions)
+    agreement = Agreement(
+        pack=unfinished_pack(
+            name=given.name,
+            options=options.affecting_bytes(),
+            libraries=libraries.all_versions(),
+            listing_sha256=listing_digest(listing),
+            classes=labelling.classes,
+            display_names=tuple(map(given.display_name, labelling.classes)),
+        ),
+        splits=plan.splits,
+        shard_batches=plan.shard_batches,
+        ignored=dict(sorted((Counter(listing.ignored) + Counter(labelling.left_out)).items())),
+    )
+    return Job(given, options, listing, labelling, plan, agreement)
 
 
 def _lost_links(listing: Listing) -> Iterator[str]:

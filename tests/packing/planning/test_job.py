@@ -84,10 +84,10 @@ def test_a_file_that_was_replaced_by_one_of_its_size_and_time_is_found(
 
 def test_the_agreement_tells_what_decides_bytes(make_tree: MakeTree) -> None:
     tree = make_tree()
-    same = _job(tree, jobs=3, max_skipped=5, on_error="fail").agreement()
-    assert same == _job(tree).agreement()
-    assert _job(tree, quality=50).agreement() != same
-    assert _job(tree, seed=1).agreement() != same
+    same = _job(tree, jobs=3, max_skipped=5, on_error="fail").agreement
+    assert same == _job(tree).agreement
+    assert _job(tree, quality=50).agreement != same
+    assert _job(tree, seed=1).agreement != same
 
 
 def test_warnings_reach_the_reporter(make_tree: MakeTree) -> None:

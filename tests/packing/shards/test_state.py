@@ -60,7 +60,7 @@ def test_plans_agree_or_the_difference_is_named(out: Path, make_agreement: MakeA
     assert agree_on_plan(out, plan) == plan
     assert agree_on_plan(out, make_agreement()) == plan
     assert read_plan(out) == plan
-    other = make_agreement(options={**plan.options, "batch_size": 64})
+    other = make_agreement(options={**plan.pack.options, "batch_size": 64})
     with pytest.raises(UsageError, match="unfinished pack with batch size 4 instead of 64"):
         agree_on_plan(out, other)
     with pytest.raises(UsageError, match=r"display names .* instead of"):

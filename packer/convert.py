@@ -289,12 +289,9 @@ def _remove_leftovers(out: Path, job: Job) -> None:
 
 def _keep_complete(out: Path, job: Job, reporter: Reporter) -> ConvertResult:
     """A complete pack, if this job would make the same one; what it has lost is made again."""
-    manifest = read_manifest(out)
+    manifest, pack = read_manifest(out), job.agreement.pack
     theirs = {"options": manifest.options, "source listing": manifest.listing_sha256}
-    ours = {
-        "options": job.options.affecting_bytes(),
-        "source listing": job.agreement.pack.listing_sha256,
-    }
+    ours = {"options": pack.options, "source listing": pack.listing_sha256}
     losses = find_losses(out, manifest)
     difference = describe_difference(theirs, ours)
     if difference:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from packer.errors import OutputError, PackerError, SourceError, UsageError
+from packer.imaging.libraries import all_versions
 from packer.packing.cluster import remote
 from packer.packing.cluster.remote import (
     RemoteTask,
@@ -42,9 +43,7 @@ def task(make_tree: object, tmp_path: Path) -> RemoteTask:
     work = tmp_path / "pack" / WORK_FOLDER
     work.mkdir(parents=True)
     (work / "beacon.tmp").write_bytes(b"+")
-    terms = Terms(
-        work / "beacon.tmp", remote.all_versions(), source, PATHS[0], look(source, PATHS[0])
-    )
+    terms = Terms(work / "beacon.tmp", all_versions(), source, PATHS[0], look(source, PATHS[0]))
     target = ShardTarget(
         out=work.parent,
         plan=ShardPlan("train", "train-000000", ((0, 2), (2, 3))),

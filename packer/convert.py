@@ -18,7 +18,7 @@ from packer.files.fsio import list_folder, make_folder, real_path, remove_if_the
 from packer.files.paths import given_path
 from packer.imaging import libraries
 from packer.input import Input, open_input
-from packer.merge import merge_when_complete, read_states
+from packer.merge import merge_when_complete, read_shard_states
 from packer.pack.manifest import Manifest, read_manifest
 from packer.packing.cluster.run import ClusterOrders, make_on_cluster, require_cluster
 from packer.packing.finish import complete_pack, is_complete, tidy_complete
@@ -177,7 +177,7 @@ def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertR
 def _make_shards(out: Path, job: Job, reporter: Reporter, lock: Lock) -> dict[str, ShardState]:
     """Make the shards that are this run's and not there yet; returns the states of its shards."""
     own = job.own_shards()
-    states = read_states(out, job.agreement, own)
+    states = read_shard_states(out, job.agreement, own)
     share = sum(shard.slots for shard in own)
     tally = Tally(job.planned, job.max_skipped, reporter, share)
     for shard in own:
@@ -220,7 +220,7 @@ def _on_cluster(
     orders = ClusterOrders(
         scheduler=job.options.scheduler or "",
         most=job.options.jobs,
-        watch=lock.check,
+        check=lock.check,
         note=tally.reporter.note,
     )
     with closing(make_on_cluster(out, job, todo, orders)) as results:
@@ -258,7 +258,7 @@ def _name_changed_files(out: Path, job: Job) -> None:
     theirs, ours = read_plan(out), job.agreement
     same = dataclasses.replace(theirs.pack, listing_sha256=ours.pack.listing_sha256)
     if dataclasses.replace(theirs, pack=same, ignored=ours.ignored) == ours:
-        states = read_states(out, ours, ours.shards())
+        states = read_shard_states(out, ours, ours.shards())
         for shard in ours.shards():
             if shard.stem in states:
                 _require_unchanged(out, job, shard, states[shard.stem])

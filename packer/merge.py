@@ -18,7 +18,7 @@ from packer.packing.planning.agreement import Agreement
 from packer.packing.planning.plan import ShardPlan
 from packer.packing.restoring import find_losses, restore_beside
 from packer.packing.shards.shard import WORK_FOLDER
-from packer.packing.shards.state import ShardState, read_parts, read_plan, read_state
+from packer.packing.shards.state import ShardState, read_parts, read_plan, read_shard_state
 from packer.packing.skips import allowed_skips
 from packer.reporting import Reporter
 
@@ -98,7 +98,7 @@ def _merge(out: Path, max_skipped: int | None, reporter: Reporter, job: str) -> 
                 f"{out}: nothing to join: no part has begun", "run packer convert --part K/N"
             ) from None
         lock.keep_alive()
-        states = read_states(out, agreement, agreement.shards())
+        states = read_shard_states(out, agreement, agreement.shards())
         require_all(out, agreement, states)
         reporter.note(f"joining {len(states)} shards")
         lock.confirm()
@@ -129,7 +129,7 @@ def merge_when_complete(
             time.sleep(_LOOK_SECONDS)
 
 
-def read_states(
+def read_shard_states(
     out: Path, agreement: Agreement, shards: Iterable[ShardPlan]
 ) -> dict[str, ShardState]:
     """States of those of the shards that are there, by stem, from one listing of the folder.
@@ -143,7 +143,7 @@ def read_states(
         name = agreement.shard_name(shard)
         if name not in there:
             continue
-        state = states[shard.stem] = read_state(out, shard.stem)
+        state = states[shard.stem] = read_shard_state(out, shard.stem)
         with output_errors(out / name):
             size = there[name].stat().st_size
         if size != state.record.size:

@@ -14,7 +14,7 @@ from packer.types import ABSENT, Array, Field, Payload, Sample, ShardLayout
 _NOWHERE = (ABSENT, ABSENT)
 
 
-class Places:
+class PayloadPlaces:
     """Collects each payload's place within its batch, and each batch's place in the file.
 
     Args:
@@ -58,7 +58,7 @@ class Places:
         )
 
 
-class EndToEnd(Places):
+class EndToEnd(PayloadPlaces):
     """Batches that are their samples' payloads end to end, fields in order: LMDB and HDF5.
 
     Such a shard also carries its own columns, so that its library alone can read it.

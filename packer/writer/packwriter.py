@@ -38,7 +38,7 @@ from packer.settings.parsing import SPLIT_NAME
 from packer.types import NO_LABEL, Encoded, Sample, Skip, display_path, path_bytes
 from packer.writer.pictures import encode_picture
 from packer.writer.settings import ON_ERROR, ORDERS, WriterSettings, check_choice, settings_of
-from packer.writer.split import Finished, ShardTarget, SplitWriter, splits_there
+from packer.writer.split import Finished, SplitTarget, SplitWriter, splits_there
 from packer.writer.spool import Spool
 
 
@@ -280,9 +280,9 @@ class PackWriter:
             publish_over(path.parent, path, json.dumps(ours).encode())
 
     @property
-    def _target(self) -> ShardTarget:
+    def _target(self) -> SplitTarget:
         options = self._settings.options
-        return ShardTarget(
+        return SplitTarget(
             out=self._out,
             format=options.format,
             fields=self._settings.fields,

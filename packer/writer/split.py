@@ -13,12 +13,12 @@ from packer.notes import note_names
 from packer.pack.columns import ShardRecord, index_name, read_path
 from packer.pack.index_form import open_shard_index
 from packer.packing.shards.shard import WORK_FOLDER, ShardBuilder
-from packer.packing.shards.state import ShardState, read_state, write_state
+from packer.packing.shards.state import ShardState, read_shard_state, write_shard_state
 from packer.types import Field, Sample
 
 
 @dataclass(frozen=True)
-class ShardTarget:
+class SplitTarget:
     """Where shards go, and how they are made.
 
     Attributes:
@@ -69,7 +69,7 @@ class SplitWriter:
         records: Of the finished shards.
     """
 
-    def __init__(self, target: ShardTarget, split: str) -> None:
+    def __init__(self, target: SplitTarget, split: str) -> None:
         self.records: list[ShardRecord] = []
         self._target = target
         self._split = split
@@ -86,7 +86,7 @@ class SplitWriter:
         """
         out = self._target.out
         while (out / self._name).exists():
-            state = read_state(out, Path(self._name).stem)
+            state = read_shard_state(out, Path(self._name).stem)
             index = open_shard_index(out, state.record, self._target.fields)
             for sample, slot in enumerate(index["slot"].tolist()):
                 finished.slots[read_path(index, sample)] = slot
@@ -151,13 +151,13 @@ class SplitWriter:
         assert self._builder is not None, "called with a shard open"
         record = self._builder.finish()
         state = ShardState(record, (), self._notes, stamps="")
-        write_state(self._target.out, Path(record.name).stem, state)
+        write_shard_state(self._target.out, Path(record.name).stem, state)
         self._builder.publish()
         self.records.append(record)
         self._builder, self._bytes, self._notes = None, 0, Counter()
 
 
-def splits_there(target: ShardTarget) -> list[str]:
+def splits_there(target: SplitTarget) -> list[str]:
     """Names of the splits of which an unfinished pack has a finished shard."""
     ending = target.shard_name("", 0)
     return sorted(

@@ -133,14 +133,14 @@ def make_remote_shard(task: RemoteTask) -> RemoteResult:
     keep_to_one_thread()
     counts: Counter[str] = Counter()
 
-    def heard(result: BatchResult) -> None:
+    def report(result: BatchResult) -> None:
         _require_beacon(task.terms.beacon)
         counts["read"] += result.read
         counts["written"] += sum(len(sample.payloads["image"]) for sample in result.samples)
 
     mark = temp_path(task.target.out / WORK_FOLDER, f"{task.target.plan.stem}.at")
     try:
-        state = make_shard(task.target, _results(task, mark), heard)
+        state = make_shard(task.target, _results(task, mark), report)
     finally:
         remove_if_there(mark)
     return RemoteResult(state, counts["read"], counts["written"])

@@ -40,13 +40,13 @@ class ClusterOrders:
     Attributes:
         scheduler: Address of the scheduler, or the file that it wrote.
         most: Shards that are made at once at most; None = as many as there are threads.
-        watch: Called all the time; ends the run by what it raises.
+        check: Called all the time; ends the run by what it raises.
         note: Told what the run waits for.
     """
 
     scheduler: str
     most: int | None
-    watch: Callable[[], None]
+    check: Callable[[], None]
     note: Callable[[str], None]
 
 
@@ -198,7 +198,7 @@ class Cluster:
     def _look(self) -> None:
         """At what can happen at any time."""
         self.signals.check()
-        self.orders.watch()
+        self.orders.check()
         self.connection.require()
         if time.monotonic() - self._counted > _COUNT_SECONDS:
             self._count()

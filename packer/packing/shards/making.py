@@ -12,7 +12,7 @@ from packer.pack.columns import ShardRecord
 from packer.packing.planning.plan import ShardPlan
 from packer.packing.shards.batch import BatchResult, one_batch
 from packer.packing.shards.shard import ShardBuilder
-from packer.packing.shards.state import ShardState, write_state
+from packer.packing.shards.state import ShardState, write_shard_state
 from packer.types import Field, Sample, Skip
 
 
@@ -44,14 +44,14 @@ class ShardTarget:
 
 
 def make_shard(
-    target: ShardTarget, results: Iterator[BatchResult], heard: Callable[[BatchResult], None]
+    target: ShardTarget, results: Iterator[BatchResult], report: Callable[[BatchResult], None]
 ) -> ShardState:
     """Write a shard and publish its state, its index and then itself.
 
     Args:
         target: What to make.
         results: Of its batches in order, whole or in pieces; more may follow.
-        heard: Called with each result before it is written; what it raises ends the shard.
+        report: Called with each result before it is written; what it raises ends the shard.
 
     Raises:
         OutputError: The file system refused. Nothing unfinished is left.
@@ -69,11 +69,11 @@ def make_shard(
                 samples += piece.samples
                 skips += piece.skips
                 notes.update(piece.notes)
-                heard(piece)
+                report(piece)
             builder.add_batch(samples)
         state = ShardState(builder.finish(), tuple(skips), notes, target.stamps)
         _require_expected(target, state.record)
-        write_state(target.out, target.plan.stem, state)
+        write_shard_state(target.out, target.plan.stem, state)
         builder.publish()
     except BaseException:
         builder.abort()

@@ -56,7 +56,7 @@ class ShardState:
     stamps: str
 
 
-def write_state(out: Path, stem: str, state: ShardState) -> None:
+def write_shard_state(out: Path, stem: str, state: ShardState) -> None:
     """Publish one shard's state; it counts once the shard is there.
 
     Raises:
@@ -72,7 +72,7 @@ def write_state(out: Path, stem: str, state: ShardState) -> None:
     publish_over(folder, folder / f"{stem}.json", json.dumps(value).encode())
 
 
-def read_state(out: Path, stem: str) -> ShardState:
+def read_shard_state(out: Path, stem: str) -> ShardState:
     """Read one shard's state.
 
     Raises:

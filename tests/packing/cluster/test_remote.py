@@ -27,7 +27,7 @@ from packer.packing.planning.plan import ShardPlan
 from packer.packing.shards.batch import BatchResult, BatchTask, Slot, make_batch
 from packer.packing.shards.making import ShardTarget
 from packer.packing.shards.shard import WORK_FOLDER
-from packer.packing.shards.state import read_state
+from packer.packing.shards.state import read_shard_state
 from packer.settings.options import ImageOptions
 from packer.sources import open_source
 
@@ -71,7 +71,7 @@ def test_a_shard_is_made_in_any_thread(task: RemoteTask) -> None:
     thread = threading.Thread(target=lambda: found.append(make_remote_shard(task)))
     thread.start()
     thread.join()
-    assert found[0].state == read_state(task.target.out, "train-000000")
+    assert found[0].state == read_shard_state(task.target.out, "train-000000")
     assert found[0].state.record.samples == 3
     top = Path(os.fsdecode(task.terms.source.top))  # type: ignore[attr-defined]
     assert found[0].read == sum((top / os.fsdecode(path)).stat().st_size for path in PATHS)

@@ -2,7 +2,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from packer.errors import ConfigError, SourceError, UsageError
@@ -41,7 +40,8 @@ def test_tasks_cover_the_plan_in_order(make_tree: MakeTree) -> None:
 @pytest.mark.parametrize(("planned", "limit"), [(24, 10), (1999, 19), (30607, 306)])
 def test_the_default_limit_of_skips(make_tree: MakeTree, planned: int, limit: int) -> None:
     job = _job(make_tree())
-    object.__setattr__(job.plan, "candidate", np.zeros(planned))
+    agreement = dataclasses.replace(job.agreement, splits={"train": (0, planned)})
+    job = dataclasses.replace(job, agreement=agreement)
     assert job.max_skipped == limit
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _DEFAULTS: Final = ImageOptions()
-# Chunks of a PNG that decide its pixels; without those of an animation, the default image is left.
+# Chunks of a PNG that decide its pixels. Without an animation's chunks the default image remains.
 _PNG_PIXELS: Final = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 
 
@@ -32,16 +32,16 @@ class Decoded:
     """An upright picture.
 
     Attributes:
-        pixels: H×W×3 uint8 RGB, or H×W×4 of which the fourth byte means nothing, if that was
-            asked for; H and W are smaller than `height` and `width` where a JPEG was decoded at
+        pixels: H×W×3 uint8 RGB, or H×W×4 with a meaningless fourth byte if the plan has
+            `four_bytes`; H and W are smaller than `height` and `width` if a JPEG was decoded at
             a reduced scale.
-        width: Of the whole upright picture at full scale.
-        height: Of the whole upright picture at full scale.
+        width: Width of the whole upright picture at full scale, in pixels.
+        height: Height of the whole upright picture at full scale, in pixels.
         box: The part of `pixels` that is picture: at a reduced scale, the last column and row may
-            stand for less than a pixel.
-        notes: See `packer.types.Encoded.notes`; of these gray, cmyk, 16-bit, alpha, icc,
-            icc-ignored, animation, turned, warnings, damaged.
-        deferred: Conversion to sRGB that is still to be made, if `decode` was asked to leave it.
+            cover less than a pixel.
+        notes: Some of gray, cmyk, 16-bit, alpha, icc, icc-ignored, animation, turned, warnings,
+            damaged; see `packer.types.Encoded.notes`.
+        deferred: Conversion to sRGB that is still to be made; None if the pixels are in sRGB.
     """
 
     pixels: Array
@@ -67,7 +67,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class _Raw:
-    """Pixels as they are stored: RGB, not turned yet."""
+    """Pixels in the order of the file: RGB, not turned yet."""
 
     pixels: Array
     notes: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ def _decode_avif(data: bytes, plan: PicturePlan) -> _Raw:
 
 
 def _decode_png(data: bytes, plan: PicturePlan) -> _Raw:
-    # Broken text, or text that inflates without end, must not cost the picture.
+    # Broken text chunks, or text that inflates without end, must not make the picture unreadable.
     data = png.only(data, _PNG_PIXELS)
     with pil.opened(data, "png") as image:
         if _may_lack_rows(image):
@@ -173,8 +173,8 @@ def _decode_png(data: bytes, plan: PicturePlan) -> _Raw:
 
 
 def _may_lack_rows(image: Image) -> bool:
-    """Whether rows at a PNG's end can be missing. Pillow leaves those zero without a word; in an
-    interlaced picture every second row, as the last pass holds those.
+    """Whether rows at a PNG's end can be missing. Pillow leaves such rows zero without an error; in
+    an interlaced picture every second row, as the last pass holds those.
     """
     width, height = image.size
     last = np.asarray(image.crop((0, max(0, height - 2), width, height)))
@@ -193,8 +193,8 @@ def _decode_tiff(data: bytes, plan: PicturePlan) -> _Raw:
 
 
 def _decode_bmp(data: bytes, plan: PicturePlan) -> _Raw:
-    # Pillow puts runs at wrong places once a file skips pixels, and takes a cut file for whole;
-    # of other masks than a few OpenCV makes other colours.
+    # Pillow misplaces runs if a file skips pixels, and accepts a truncated file as whole. OpenCV
+    # decodes wrong colours for all but a few colour masks, so it decodes run-length files only.
     if plan.head.coding == "rle":
         return _Raw(opencv.decode_rgb(data))
     return _decode_by_pillow(data, plan)
@@ -206,7 +206,7 @@ def _decode_by_pillow(data: bytes, plan: PicturePlan) -> _Raw:
 
 
 def _flattened(image: Image, plan: PicturePlan) -> _Raw:
-    """What Pillow decoded, as RGB in sRGB."""
+    """Convert a picture decoded by Pillow to RGB in sRGB."""
     require_pixel_count(*image.size)
     return _Raw(*colour.flattened(image, plan.head, plan.options.background))
 

@@ -1,4 +1,4 @@
-"""JPEG → pixels by simplejpeg; what libjpeg complains about decides whether they are damaged."""
+"""Decode JPEGs by simplejpeg; libjpeg's warnings decide whether the pixels are damaged."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _SEQUENTIAL = ("baseline", "extended")
 
 
 def reduction(width: int, height: int, target: tuple[int, int]) -> int:
-    """The largest of 8, 4, 2, 1 by which both sides can be divided while they are still at least
-    twice the target's: closer, the coarse filter of a reduced transform begins to show.
+    """The largest of 8, 4, 2, 1 that leaves both sides at least twice as long as the target's: with
+    less, the coarse filter of a reduced transform becomes visible.
     """
     for divisor in _REDUCTIONS:
         if width >= 2 * target[0] * divisor and height >= 2 * target[1] * divisor:
@@ -58,14 +58,14 @@ def decode_by_simplejpeg(
 def decode(
     data: bytes, head: Head, divisor: int, layout: str = "RGB", *, keep_damaged: bool = False
 ) -> tuple[Array, str]:
-    """Decode to RGB (in `layout`, if libjpeg has no complaint), not turned.
+    """Decode to RGB (in `layout`, if libjpeg gives no warning), not turned.
 
-    A complaint is no verdict: stray bytes and odd markers cost no pixel. If the file without them
-    still gives one, its pixels are damaged.
+    A warning alone does not mean damage: stray bytes and odd markers change no pixel. If the file
+    still gives a warning without them, its pixels are damaged.
 
     Returns:
-        The pixels; a note: "" where there was no complaint, "warnings" (then they were decoded at
-        full scale, and are whole), "damaged" (likewise, and are not; with `keep_damaged` alone).
+        The pixels, and a note: "" if there was no warning, "warnings" (decoded at full scale, not
+        damaged) or "damaged" (decoded at full scale; only with `keep_damaged`).
 
     Raises:
         ImageError: truncated, damaged, undecodable, unsupported.
@@ -79,15 +79,15 @@ def decode(
         require_no_lost_block(data, head)
     except ImageError as error:
         if keep_damaged and error.reason in ("damaged", "truncated"):
-            with contextlib.suppress(ValueError):  # there is not one whole scan
+            with contextlib.suppress(ValueError):  # not one whole scan can be decoded
                 return decode_by_simplejpeg(tidied(data, head), head, strict=False), "damaged"
         raise
     return found
 
 
 def cmyk_image(data: bytes, head: Head, *, keep_damaged: bool = False) -> tuple[Image, str]:
-    """A JPEG of four components as Pillow's CMYK picture, for its ICC profile to be applied, and a
-    note as of `decode`.
+    """Decode a JPEG of four components to Pillow's CMYK picture, so that its ICC profile can be
+    applied; return also the note that `decode` returns.
 
     Raises:
         ImageError: truncated, damaged, undecodable, unsupported.
@@ -102,7 +102,7 @@ def cmyk_image(data: bytes, head: Head, *, keep_damaged: bool = False) -> tuple[
 
 
 def require_no_lost_block(data: bytes, head: Head) -> None:
-    """Refuse a JPEG with a lost block that decodes without a complaint.
+    """Refuse a JPEG with a lost block that decodes without a warning.
 
     Raises:
         ImageError: damaged.
@@ -117,10 +117,10 @@ def _require_supported(head: Head) -> None:
 
 
 def _decode_tidied(data: bytes, head: Head) -> Array:
-    """Decode a JPEG that libjpeg complains about, without what may be wrong in it at no cost.
+    """Decode a JPEG for which libjpeg gave a warning, without the bytes that change no pixel.
 
-    A sequential one that lacks nothing but its end marker is whole. A progressive one may lack
-    scans, about which there is no complaint.
+    A sequential JPEG that lacks only its end marker is whole. A progressive one may lack scans,
+    for which libjpeg gives no warning.
     """
     clean = tidied(data, head)
     if not head.complete and head.coding not in _SEQUENTIAL:
@@ -130,20 +130,20 @@ def _decode_tidied(data: bytes, head: Head) -> Array:
     try:
         return decode_by_simplejpeg(clean, head)
     except ValueError as error:
-        complaint = str(error)
-    pixels = _second_opinion(clean, head, complaint)
+        warning = str(error)
+    pixels = _second_opinion(clean, head, warning)
     if pixels is not None:
         return pixels
-    if is_padding(complaint, clean):
+    if is_padding(warning, clean):
         return decode_by_simplejpeg(clean, head, strict=False)
     if not head.complete:
-        raise ImageError("truncated", f"JPEG that was cut before its end (libjpeg: {complaint})")
-    raise ImageError("damaged", f"libjpeg: {complaint}")
+        raise ImageError("truncated", f"JPEG that was cut before its end (libjpeg: {warning})")
+    raise ImageError("damaged", f"libjpeg: {warning}")
 
 
-def _second_opinion(data: bytes, head: Head, complaint: str) -> Array | None:
-    """Pillow's pixels of what simplejpeg does not read at all, as unusual subsampling; None for
-    what it reads, but with complaints.
+def _second_opinion(data: bytes, head: Head, warning: str) -> Array | None:
+    """Decode by Pillow if simplejpeg cannot decode the file at all (such as unusual subsampling);
+    None if simplejpeg decodes it with warnings.
 
     Raises:
         ImageError: undecodable, truncated.
@@ -152,11 +152,11 @@ def _second_opinion(data: bytes, head: Head, complaint: str) -> Array | None:
         decode_by_simplejpeg(data, head, strict=False)
         return None
     except ValueError:
-        pass  # not even without strictness: Pillow's libjpeg may read it
+        pass  # Pillow's libjpeg may read it
     try:
         from packer.imaging.pil import opened, to_pixels
 
         with opened(data, "jpeg") as image:
             return to_pixels(image.convert("RGB"))
     except ImportError:
-        raise ImageError("undecodable", f"libjpeg: {complaint}; no Pillow to try") from None
+        raise ImageError("undecodable", f"libjpeg: {warning}; no Pillow to try") from None

@@ -11,10 +11,10 @@ from packer.imaging.plan import PicturePlan
 from packer.settings.options import ImageOptions
 from packer.types import Pixels
 
-# Filters with a jump at their edge: Pillow holds boxes in 32-bit floats, and a box that is rounded
-# moves a whole pixel in or out, so the cut is made after scaling.
+# Filters with a step at their edge: Pillow stores boxes in 32-bit floats, and rounding a box moves
+# a whole pixel in or out, so the picture is cut after scaling.
 _STEPPED = ("nearest", "box")
-# … unless the scaled picture is so large, being long and thin, that it should not be made whole.
+# … unless the whole scaled picture, if it is long and thin, would be too large to make.
 _WHOLE_LIMIT = 1 << 24
 
 
@@ -62,7 +62,7 @@ def _resample(picture: Decoded, sizes: Geometry, options: ImageOptions) -> Pixel
 
 
 def _source_box(picture: Decoded, sizes: Geometry, part: Size) -> Box:
-    """The part of the pixels that becomes `part` of the scaled picture."""
+    """The box of the source pixels that becomes `part` of the scaled picture."""
     left, top, right, bottom = picture.box
     step_x, step_y = (right - left) / sizes.scaled[0], (bottom - top) / sizes.scaled[1]
     left, top = left + sizes.cut[0] * step_x, top + sizes.cut[1] * step_y

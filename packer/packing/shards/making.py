@@ -1,4 +1,4 @@
-"""One shard from the results of its batches, wherever they were made."""
+"""Make one shard from the results of its batches."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from packer.types import Field, Sample, Skip
 
 @dataclass(frozen=True)
 class ShardTarget:
-    """A shard that is to be made.
+    """The description of a shard to make.
 
     Attributes:
         out: The pack's folder; its WORK_FOLDER exists.
-        plan: Which slots it holds.
-        name: Its file name.
+        plan: The slots that it holds.
+        name: File name.
         format: tar, lmdb, hdf5.
         fields: Fields of every sample.
         one_size: Whether all pictures have the same size.
-        stamps: Of its source files, see `packing.stamps`.
-        expected: What it must be, if it was there before.
-        suspect: What may have changed since then, for an error.
+        stamps: Stamps of its source files, see `packing.planning.stamps`.
+        expected: Record that it must match, if it existed before; None: any.
+        suspect: Probable cause of a difference from `expected`, for an error.
     """
 
     out: Path
@@ -49,13 +49,13 @@ def make_shard(
     """Write a shard and publish its state, its index and then itself.
 
     Args:
-        target: What to make.
-        results: Of its batches in order, whole or in pieces; more may follow.
-        report: Called with each result before it is written; what it raises ends the shard.
+        target: The shard to make.
+        results: Results of its batches in order, whole or in pieces; more may follow.
+        report: Called with each result before it is written; an exception from it ends the shard.
 
     Raises:
-        OutputError: The file system refused. Nothing unfinished is left.
-        UsageError: It is not what it must be.
+        OutputError: The file system refused. No unfinished file remains.
+        UsageError: The shard differs from `target.expected`.
     """
     builder = ShardBuilder(
         target.out, target.name, target.format, target.fields, one_size=target.one_size

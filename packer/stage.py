@@ -1,4 +1,4 @@
-"""`packer stage` as a function: a pack, or an excerpt, on a disk or in memory of this machine."""
+"""`packer stage` as a function: copy a pack, or an excerpt, to a local disk or to memory."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Staged:
     """A staged pack.
 
     Attributes:
-        path: Its folder, a pack like any other.
-        samples: In all its splits.
-        shards: In all its splits.
-        size: Bytes of its shards.
+        path: Folder of the copy, which is a normal pack.
+        samples: Number of samples in all splits.
+        shards: Number of shards in all splits.
+        size: Size of all shards, in bytes.
     """
 
     path: Path
@@ -36,19 +36,19 @@ def stage(
     options: StageOptions | None = None,
     reporter: Reporter | None = None,
 ) -> Staged:
-    """Copy a pack to a folder of this machine, once, whatever the number of processes that ask.
+    """Copy a pack to a folder of this machine, once for all processes that call this.
 
     Args:
         root: The pack.
-        dest: A folder on a local disk or in memory; made if it is not there.
-        options: What to take.
-        reporter: Told how far it is.
+        dest: A folder on a local disk or in memory; created if it is missing.
+        options: Which part of the pack to copy, and how.
+        reporter: Receives notes, warnings and progress.
 
     Raises:
         SourceError: No pack there, or an unfinished one.
-        UsageError: Options that cannot be.
+        UsageError: An option is invalid.
         DamageError: A file of the pack is missing or damaged.
-        OutputError: Not enough room, with the numbers; or `dest` cannot be written to.
+        OutputError: Not enough space (the message has the numbers), or `dest` is not writable.
         PackerError: The pack cannot be read.
     """
     options, reporter = options or StageOptions(), reporter or Reporter()

@@ -67,7 +67,7 @@ def complete_pack(
         raise OutputError(
             f"{out}: {packed} packed and {len(skips)} skipped samples are not the"
             f" {agreement.planned} planned ones: the plan or a state is damaged",
-            "start anew with --force",
+            "start again with --force",
         )
     judge_skips(skips, agreement.planned, allowed)
     splits = {}

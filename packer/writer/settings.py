@@ -1,4 +1,4 @@
-"""What all runs of a PackWriter that make one pack must agree on."""
+"""Settings that all runs of a PackWriter that make one pack must agree on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from packer.types import NO_LABEL, Field
 
 ORDERS = ("written", "shuffled")
 ON_ERROR = ("raise", "skip")
-#: Becomes part of array names in the index, of data set names in HDF5, of member names in tar.
+#: Field names become part of array names in the index, data set names in HDF5 and member names in
+#: tar.
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]*")
 #: Options of a conversion that have a meaning here; the others are about sources and jobs.
 _IN_USE = (
@@ -46,7 +47,7 @@ class WriterSettings:
         further: Extensions of further fields by name.
         fields: All fields.
         order: "written" or "shuffled".
-        seed: Of the order.
+        seed: Seed of the order.
     """
 
     options: ConvertOptions
@@ -61,7 +62,7 @@ class WriterSettings:
         return {**self.options.affecting_bytes(), "order": self.order, "seed": self.seed}
 
     def to_json(self) -> dict[str, Any]:
-        """What a later run is compared with."""
+        """JSON values that a later run must match."""
         return {
             "options": self.affecting_bytes(),
             "classes": list(self.classes),
@@ -72,7 +73,7 @@ class WriterSettings:
         """A class's index, given by itself or by the class's name.
 
         Raises:
-            UsageError: It is none.
+            UsageError: The label is invalid.
         """
         if isinstance(given, str):
             if given not in self.classes:
@@ -96,7 +97,7 @@ class WriterSettings:
         """Further fields of a sample, checked.
 
         Raises:
-            UsageError: An unknown field, or one that is no bytes.
+            UsageError: A field is unknown or not bytes.
         """
         for name, value in given.items():
             if name not in self.further:
@@ -124,7 +125,7 @@ def settings_of(
     """Check a PackWriter's arguments.
 
     Raises:
-        UsageError: One that cannot be, or has no effect.
+        UsageError: An argument is invalid or has no effect.
     """
     options = options or ConvertOptions()
     _refuse_unused(options)
@@ -137,7 +138,7 @@ def settings_of(
 
 
 def check_choice(what: str, value: str, choices: Sequence[str]) -> None:
-    """Raise UsageError if a value is none of the known ones."""
+    """Raise UsageError if a value is not one of the choices."""
     if value not in choices:
         raise UsageError(f"unknown {what} {value!r}", suggestion(value, choices))
 
@@ -153,17 +154,17 @@ def _refuse_unused(options: ConvertOptions) -> None:
 
 
 def _further_fields(taken: Sequence[Field], given: Mapping[str, str]) -> tuple[Field, ...]:
-    """Fields of bytes, checked against those there are."""
+    """Further fields of bytes, checked against the existing fields."""
     names = {field.name for field in taken} | {"key"}  # streams yield the path under that name
     extensions = {field.extension for field in taken}
     for name, extension in given.items():
         if not _FIELD_NAME.fullmatch(name) or name in names:
             raise UsageError(
-                f"{name!r} cannot name a field", "a lower-case word, not image, label or key"
+                f"invalid field name {name!r}", "a lower-case word, not image, label or key"
             )
         if not _FIELD_NAME.fullmatch(extension) or extension in extensions:
             raise UsageError(
-                f"extension {extension!r} of field {name!r} cannot be",
+                f"invalid extension {extension!r} of field {name!r}",
                 f"a lower-case word, none of {', '.join(sorted(extensions))}",
             )
         extensions.add(extension)

@@ -135,5 +135,5 @@ def test_a_requeued_task_goes_on(jobs: Jobs, make_tree: MakeTree) -> None:
     jobs.wait(made["merge"], seconds=400)
     log = jobs.log(f"packer-convert-{made['convert']}_0.log")
     assert log.count("packer: output: ") == 2
-    assert "packer: going on: " in log
+    assert "packer: continuing: " in log
     assert "180 samples" in jobs.log(f"packer-merge-{made['merge']}.log")

@@ -40,7 +40,7 @@ class Agreement:
     ignored: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values, with names that can be read in an error."""
+        """JSON values under names that errors can quote."""
         pack = self.pack
         return {
             "version": _VERSION,
@@ -85,7 +85,7 @@ def agreement_from_json(value: Any) -> Agreement:
     if value["version"] != _VERSION:
         raise UsageError(
             f"the unfinished pack is of version {value['version']}, this packer's are {_VERSION}",
-            "finish it with the packer that began it, or start anew with --force",
+            "finish it with the packer that began it, or start again with --force",
         )
     check_plan(value)
     return Agreement(

@@ -1,4 +1,4 @@
-"""One conversion as planned: what is read, how, and into what; nothing is written yet."""
+"""One conversion as planned, before anything is written."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from packer.types import Array, Listing, Skip, display_path, native_text
 
 @dataclass(frozen=True)
 class Job:
-    """Everything a conversion is decided by.
+    """Everything that decides a conversion.
 
     Attributes:
-        given: The source and what is known of it.
-        options: What the user asked for.
-        listing: What the scan found.
+        given: The source and its recipe.
+        options: The user's options.
+        listing: The scanned list.
         labelling: Class and split of each candidate.
-        plan: Which candidate goes where.
-        agreement: What all runs that make this pack must agree on.
-        expected: Shards that were there before and must be the same again, by name.
-        suspect: What may have changed since then, for an error.
+        plan: The place of each candidate.
+        agreement: Values that all runs that make this pack must agree on.
+        expected: Records that shards must match because they existed before, by name.
+        suspect: Probable cause of a difference from `expected`, for an error.
     """
 
     given: Input
@@ -84,7 +84,7 @@ class Job:
             yield BatchTask(self.given.source, self.options.image, slots, fail)
 
     def target(self, out: Path, shard: ShardPlan) -> ShardTarget:
-        """One shard as it is to be in the folder `out`."""
+        """The description of one shard in the folder `out`."""
         name = self.agreement.shard_name(shard)
         return ShardTarget(
             out=out,
@@ -99,7 +99,7 @@ class Job:
         )
 
     def stamps(self, shard: ShardPlan) -> str:
-        """Sizes, times and inodes of a shard's source files: tells which of them changed."""
+        """Stamps of a shard's source files, made of sizes, times and inodes, to detect changes."""
         chosen = self._candidates(shard)
         inodes = self.listing.inodes
         return encode_stamps(
@@ -118,7 +118,7 @@ class Job:
         return self.plan.candidate[shard.batches[0][0] : shard.batches[-1][1]]
 
     def missing(self) -> list[Skip]:
-        """The skips that are known before anything is read: files that are not there."""
+        """Skips known before any file is read: missing files."""
         if not self.listing.missing:
             return []
         paths = map(self.listing.paths.__getitem__, self.plan.candidate.tolist())
@@ -135,14 +135,14 @@ def make_job(
     """Scan the source and plan its conversion.
 
     Args:
-        given: The source and what is known of it.
-        options: What the user asked for.
-        reporter: Gets warnings, and how far the scan is.
+        given: The source and its recipe.
+        options: The user's options.
+        reporter: Receives warnings and the scan's progress.
         out: The pack's folder, which may lie in the source.
 
     Raises:
-        SourceError: Nothing to convert there, or what the recipe refuses.
-        ConfigError: Options that do not fit the source.
+        SourceError: The source has no pictures, or its recipe refuses it.
+        ConfigError: The options do not fit the source.
     """
     options.require_one_size()
     listing = given.source.scan(given.litter, reporter.scanned, out)
@@ -192,7 +192,7 @@ def make_job(
 
 
 def _lost_links(listing: Listing) -> Iterator[str]:
-    """A line on links that lead nowhere and may stand for folders of pictures."""
+    """A warning about broken links, which may replace folders of pictures."""
     if count := listing.ignored.get("broken-link", 0):
         shown = ", ".join(map(display_path, listing.ignored_examples["broken-link"]))
         links = "1 link leads" if count == 1 else f"{count} links lead"
@@ -200,10 +200,10 @@ def _lost_links(listing: Listing) -> Iterator[str]:
 
 
 def output_folder(name: str, options: ConvertOptions, folder: Path) -> Path:
-    """Where a pack goes if the user names no place: `NAME-256-jpeg-tar` in `folder`.
+    """Default output folder: `NAME-256-jpeg-tar` in `folder`.
 
     Raises:
-        UsageError: The source has no name, as the root folder.
+        UsageError: The source has no name, such as the root folder.
     """
     visible = native_text(name).lstrip(".")
     if not visible:

@@ -86,5 +86,5 @@ def _require_expected(target: ShardTarget, record: ShardRecord) -> None:
         raise UsageError(
             f"{target.out / target.name}: made again, it is not what the manifest lists, as"
             f" something changed since then ({target.suspect})",
-            "copy it again, convert with what was there then, or convert all anew with --force",
+            "copy it again, convert with the earlier source and libraries, or convert with --force",
         )

@@ -113,7 +113,7 @@ def agree_on_plan(out: Path, ours: Agreement) -> Agreement:
     if difference:
         raise UsageError(
             f"{out}: holds an unfinished pack with {difference}",
-            "repeat that command, use another --out, or start anew with --force",
+            "repeat that command, use another --out, or start again with --force",
         )
     return theirs
 
@@ -134,7 +134,7 @@ def read_plan(out: Path) -> Agreement:
     except (OSError, ValueError) as error:
         raise OutputError(
             f"{path}: the plan of an unfinished pack is damaged: {reason(error)}",
-            "start anew with --force",
+            "start again with --force",
         ) from error
 
 
@@ -238,8 +238,8 @@ def remove_work_folder(out: Path, keep: Sequence[str] = ()) -> None:
             try:
                 folder.rmdir()
             except OSError as error:
-                # The files left are foreign, or of a run that starts: that run finds the pack complete
-                # and removes them.
+                # The files left are foreign, or of a run that starts: that run finds the pack
+                # complete and removes them.
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
 

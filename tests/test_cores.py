@@ -29,3 +29,8 @@ def test_affinity_and_quota(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     assert cores.usable_cores(tmp_path) == expected
+
+
+def test_cores_are_counted_by_affinity(tmp_path: Path) -> None:
+    """A folder without control groups stands for a machine without a quota."""
+    assert cores.usable_cores(tmp_path) == len(os.sched_getaffinity(0))

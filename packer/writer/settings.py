@@ -17,7 +17,8 @@ from packer.wording import count
 
 ORDERS = ("written", "shuffled")
 ON_ERROR = ("raise", "skip")
-#: Becomes part of array names in the index, of data set names in HDF5, of member names in tar.
+#: Field names become part of array names in the index, data set names in HDF5 and member names in
+#: tar.
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -57,7 +58,7 @@ class WriterSettings:
         """Return the index of a class that is given by its index or name.
 
         Raises:
-            UsageError: There is no such class.
+            UsageError: The class does not exist.
         """
         if isinstance(given, str):
             if given not in self.classes:

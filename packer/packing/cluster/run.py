@@ -40,13 +40,13 @@ class ClusterOrders:
     Attributes:
         scheduler: Address of the scheduler, or the file that it wrote.
         most: Shards that are made at once at most; None = as many as there are threads.
-        watch: Called all the time; ends the run by what it raises.
+        check: Called all the time; ends the run by what it raises.
         note: Told what the run waits for.
     """
 
     scheduler: str
     most: int | None
-    watch: Callable[[], None]
+    check: Callable[[], None]
     note: Callable[[str], None]
 
 
@@ -97,7 +97,7 @@ def make_on_cluster(
     path = next((slot.path for slot in slots if not slot.missing), slots[0].path)
     beacon = write_temp(out / WORK_FOLDER, "beacon", b"+")
     try:
-        terms = Terms(beacon, job.libraries, source, path, remote.look(source, path))
+        terms = Terms(beacon, job.agreement.pack.libraries, source, path, remote.look(source, path))
         tasks = (RemoteTask(terms, job.target(out, s), tuple(job.tasks(s))) for s in shards)
         with connect(orders.scheduler) as connection:
             cluster = Cluster(connection, orders)
@@ -198,7 +198,7 @@ class Cluster:
     def _look(self) -> None:
         """At what can happen at any time."""
         self.signals.check()
-        self.orders.watch()
+        self.orders.check()
         self.connection.require()
         if time.monotonic() - self._counted > _COUNT_SECONDS:
             self._count()

@@ -52,13 +52,13 @@ class Connection:
         return found
 
     def submit(
-        self, function: Callable[..., Any], task: object, heard: Callable[[Any], None]
+        self, function: Callable[..., Any], task: object, done: Callable[[Any], None]
     ) -> Any:
-        """Hand a task to whoever is free; returns its future. `heard` gets that when it is done,
-        in another thread.
+        """Hand a task to a free worker and return its future. `done` is called with the future
+        when it is done, in another thread.
         """
         future = self._ask(self._client.submit, function, task, pure=False)
-        future.add_done_callback(heard)
+        future.add_done_callback(done)
         return future
 
     def died(self, future: Any) -> bool:

@@ -30,8 +30,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from packer.deferral import SIGNALS
-from packer.errors import MissingDependency
+from packer.errors import INTERRUPTS, MissingDependency
 from packer.imaging import memory
 from packer.installing import install_line
 from packer.packing.workers import handover, limits
@@ -202,15 +201,6 @@ class ProcessWorkers:
         self._executor.shutdown(wait=True)
 
 
-def usable_cores() -> int:
-    """Cores that this process may use: affinity and control groups counted."""
-    _import_joblib()
-    # joblib's own function says 1 where there are no semaphores.
-    from joblib.externals.loky import cpu_count
-
-    return int(cpu_count())
-
-
 def require_joblib() -> None:
     """Check that joblib is installed, and what it ends processes by: psutil, else pgrep.
 
@@ -277,7 +267,7 @@ def _context() -> tuple[Any, bool]:
 @contextlib.contextmanager
 def _blocked_signals() -> Iterator[None]:
     """What is started inside inherits that SIGINT and SIGTERM are blocked."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
     try:
         yield
     finally:

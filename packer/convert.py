@@ -18,7 +18,7 @@ from packer.files.fsio import list_folder, make_folder, real_path, remove_if_the
 from packer.files.paths import given_path
 from packer.imaging import libraries
 from packer.input import Input, open_input
-from packer.merge import merge_when_complete, read_states
+from packer.merge import merge_when_complete, read_shard_states
 from packer.pack.manifest import Manifest, read_manifest
 from packer.packing.cluster.run import ClusterOrders, make_on_cluster, require_cluster
 from packer.packing.finish import complete_pack, is_complete, tidy_complete
@@ -53,15 +53,15 @@ __all__ = ["ConvertOptions", "ConvertResult", "convert_dataset"]
 
 @dataclass(frozen=True)
 class ConvertResult:
-    """What a conversion made.
+    """The result of a conversion.
 
     Attributes:
         out: The pack's folder, absolute; links in it are not followed.
-        manifest: Of the pack; None when parts are still to be made or to be joined.
-        was_complete: The pack was there already; nothing was written.
-        moved: Where --force moved the earlier pack to.
-        missing: Shards of other parts that are still to be made.
-        restored: Files that a complete pack had lost and that were made again.
+        manifest: The pack's manifest; None if parts must still be made or joined.
+        was_complete: Whether the pack was complete already; nothing was written.
+        moved: New place of the earlier pack if --force moved it.
+        missing: Number of shards that other parts still have to make.
+        restored: Names of lost files of a complete pack that were made again.
     """
 
     out: Path
@@ -83,27 +83,26 @@ def convert_dataset(
 ) -> ConvertResult:
     """Convert an image folder, archive or recipe into a pack.
 
-    The same call goes on from where an interrupted one stopped. On a complete pack it compares
-    options and source, makes again the files that are missing or have another size, and writes
-    nothing else.
+    The same call continues an interrupted one. On a complete pack it compares options and source,
+    makes files again that are missing or have another size, and writes nothing else.
 
     Args:
-        source: A recipe's name, a folder, an archive, or what `packer.input.open_input` opened.
-        out: The pack's folder, or a link to where it is to be.
-        options: What to make; the defaults keep sizes and write tar shards of JPEGs.
-        force: Move an earlier pack (or an unfinished one) at `out` away to `out`.old-<uuid>; where
-            `out` is a link, beside the folder where it leads.
-        reporter: Gets notes, warnings and progress. Without one, options that have no effect are
-            reported by Python's `warnings`.
-        job_name: What a batch system calls this run, for others who want the same folder.
+        source: A recipe's name, a folder, an archive, or an `Input` of `packer.input.open_input`.
+        out: The pack's folder, or a link to it.
+        options: How the pack is made; the defaults keep sizes and write tar shards of JPEGs.
+        force: Move an earlier pack (or an unfinished one) at `out` away to `out`.old-<uuid>; if
+            `out` is a link, beside the folder that it leads to.
+        reporter: Receives notes, warnings and progress. Without one, Python's `warnings` reports
+            options that have no effect.
+        job_name: The batch system's name of this run, for messages of runs that need the folder.
 
     Raises:
-        SourceError: The source is missing, empty or not what it should be.
+        SourceError: The source is missing, empty or invalid.
         UsageError: `out` holds something else than this pack.
         OutputError: The file system refused.
         InUse: Another run is at work there.
         TooManySkipped: More samples were skipped than `options.max_skipped`.
-        PackerError: With `on_error="fail"`, the first picture that cannot be stored.
+        PackerError: With `on_error="fail"`, a picture cannot be stored.
     """
     folder = given_path(out, "out").absolute()
     options = options or ConvertOptions()
@@ -119,7 +118,7 @@ def convert_dataset(
     reporter = reporter or Reporter()
     if warning := libraries.overlap_warning():
         reporter.warn(warning)
-    with Contained("converting"):  # what a reporter raises
+    with Contained("converting"):  # errors of the reporter
         job = make_job(given, options, reporter, folder)
         moved = _move_away(folder, reporter) if force else None
         while not is_complete(folder):
@@ -127,7 +126,7 @@ def convert_dataset(
             try:
                 result = _convert(folder, job, reporter, job_name)
             except WorkDone:
-                continue  # what that run has left shows what is to be done
+                continue  # the files of that run show what is left to do
             except InUse:
                 if not is_complete(folder):
                     raise
@@ -138,16 +137,16 @@ def convert_dataset(
 
 
 def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertResult | None:
-    """Make what is missing; None if another run completed the pack meanwhile."""
+    """Make missing shards; None if another run completed the pack meanwhile."""
     part, parts = job.options.part or (None, 0)
-    # Before anything is written: once the files are there, the same command then works.
+    # Check this before anything is written, so that the same command works once the files exist.
     judge_skips(job.missing(), job.planned, job.max_skipped)
     make_folder(out / WORK_FOLDER)
     with Lock(out / WORK_FOLDER, part, job_name, note=reporter.note) as lock:
         if is_complete(out):
             return None
         try:
-            agreement = agree_on_plan(out, job.agreement())
+            agreement = agree_on_plan(out, job.agreement)
         except UsageError:
             _name_changed_files(out, job)
             raise
@@ -163,7 +162,7 @@ def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertR
                 return ConvertResult(out, manifest)
             missing = _count_missing(out, agreement)
         except OutputError:
-            lock.confirm()  # else whoever took the lock is the cause
+            lock.confirm()  # raises if a lost lock is the cause
             raise
         finally:
             remove_own_temps(out)
@@ -176,9 +175,9 @@ def _convert(out: Path, job: Job, reporter: Reporter, job_name: str) -> ConvertR
 
 
 def _make_shards(out: Path, job: Job, reporter: Reporter, lock: Lock) -> dict[str, ShardState]:
-    """Make the shards that are this run's and not there yet; returns the states of its shards."""
+    """Make the missing shards of this run; return the states of all its shards."""
     own = job.own_shards()
-    states = read_states(out, job.agreement(), own)
+    states = read_shard_states(out, job.agreement, own)
     share = sum(shard.slots for shard in own)
     tally = Tally(job.planned, job.max_skipped, reporter, share)
     for shard in own:
@@ -200,7 +199,7 @@ def _make_shards(out: Path, job: Job, reporter: Reporter, lock: Lock) -> dict[st
 def _here(
     out: Path, job: Job, todo: Sequence[ShardPlan], tally: Tally, lock: Lock
 ) -> Generator[tuple[str, ShardState], None, None]:
-    """Make shards on this machine: batches by all cores, one shard after the other."""
+    """Make shards on this machine, one after the other; all cores make batches."""
     tasks = (task for shard in todo for task in job.tasks(shard))
     slots = sum(shard.slots for shard in todo)
     options, warn = job.options, tally.reporter.warn
@@ -221,7 +220,7 @@ def _on_cluster(
     orders = ClusterOrders(
         scheduler=job.options.scheduler or "",
         most=job.options.jobs,
-        watch=lock.check,
+        check=lock.check,
         note=tally.reporter.note,
     )
     with closing(make_on_cluster(out, job, todo, orders)) as results:
@@ -233,8 +232,8 @@ def _on_cluster(
 
 
 def _guarded(results: Iterator[BatchResult], lock: Lock) -> Iterator[BatchResult]:
-    """Results while the lock is held. With the first one the workers are there, and the lock can
-    have a thread of its own: see `Lock.keep_alive`.
+    """Yield results while the lock is held. The first result shows that the workers have started,
+    so that the lock can start its thread: see `Lock.keep_alive`.
     """
     for result in results:
         lock.keep_alive()
@@ -243,25 +242,23 @@ def _guarded(results: Iterator[BatchResult], lock: Lock) -> Iterator[BatchResult
 
 
 def _require_unchanged(out: Path, job: Job, shard: ShardPlan, state: ShardState) -> None:
-    """Check that the source of a shard that an earlier run finished is still the same."""
+    """Check that the source files of a finished shard are unchanged."""
     changed = job.changed(shard, state.stamps)
     if changed:
         more = f" and {len(changed) - 1} more files" if len(changed) > 1 else ""
         raise UsageError(
             f"{display_path(changed[0])}{more} of the source changed since"
             f" {out / state.record.name} was made",
-            "start anew with --force",
+            "start again with --force",
         )
 
 
 def _name_changed_files(out: Path, job: Job) -> None:
-    """Where only the source differs, say which of the files in finished shards changed."""
-    theirs, ours = read_plan(out), job.agreement()
-    if (
-        dataclasses.replace(theirs, listing_sha256=ours.listing_sha256, ignored=ours.ignored)
-        == ours
-    ):
-        states = read_states(out, ours, ours.shards())
+    """If only the source differs, raise an error that names changed files of finished shards."""
+    theirs, ours = read_plan(out), job.agreement
+    same = dataclasses.replace(theirs.pack, listing_sha256=ours.pack.listing_sha256)
+    if dataclasses.replace(theirs, pack=same, ignored=ours.ignored) == ours:
+        states = read_shard_states(out, ours, ours.shards())
         for shard in ours.shards():
             if shard.stem in states:
                 _require_unchanged(out, job, shard, states[shard.stem])
@@ -281,8 +278,8 @@ def _warn_of_idle_parts(parts: int, shards: int, reporter: Reporter) -> None:
 
 
 def _remove_leftovers(out: Path, job: Job) -> None:
-    """Remove temp files of dead runs. The caller has just got the lock, so they are nobody else's;
-    those of other parts are left alone.
+    """Remove temporary files of dead runs. The caller holds the lock, so no other run uses them;
+    files of other parts are kept.
     """
     stems = {shard.stem for shard in job.own_shards()}
     for path in (out / WORK_FOLDER).glob("*.tmp"):
@@ -291,10 +288,10 @@ def _remove_leftovers(out: Path, job: Job) -> None:
 
 
 def _keep_complete(out: Path, job: Job, reporter: Reporter) -> ConvertResult:
-    """A complete pack, if this job would make the same one; what it has lost is made again."""
-    manifest = read_manifest(out)
+    """Keep a complete pack if this job would make the same one; make its lost files again."""
+    manifest, pack = read_manifest(out), job.agreement.pack
     theirs = {"options": manifest.options, "source listing": manifest.listing_sha256}
-    ours = {"options": job.options.affecting_bytes(), "source listing": job.digest}
+    ours = {"options": pack.options, "source listing": pack.listing_sha256}
     losses = find_losses(out, manifest)
     difference = describe_difference(theirs, ours)
     if difference:
@@ -326,8 +323,8 @@ def _require_empty_or_ours(out: Path) -> None:
 
 
 def _move_away(out: Path, reporter: Reporter) -> Path | None:
-    """Move an earlier pack aside; delete nothing. Where OUT is a link, that is the folder where it
-    leads: the new pack is made there, too.
+    """Move an earlier pack aside; delete nothing. If OUT is a link, move the folder that it leads
+    to: the new pack is made there, too.
     """
     out = real_path(out)
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
@@ -335,7 +332,7 @@ def _move_away(out: Path, reporter: Reporter) -> Path | None:
     if not is_complete(out) and not (out / WORK_FOLDER / PLAN_NAME).exists():
         raise UsageError(f"{out}: holds no pack, so --force does not touch it", "use another --out")
     if (out / WORK_FOLDER).is_dir():
-        # Nobody may be at work there. The lock waits for those who may be, and they may finish.
+        # No other run may work there. The lock waits for a run that may be alive or may finish.
         with contextlib.suppress(WorkDone), Lock(out / WORK_FOLDER, None, note=reporter.note):
             pass
     aside = out.with_name(f"{out.name}.old-{uuid.uuid4()}")

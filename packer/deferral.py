@@ -16,13 +16,13 @@ import threading
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from packer.errors import INTERRUPTS
 
 
 def heeded_signals() -> tuple[signal.Signals, ...]:
-    """Return the `SIGNALS` that are neither ignored nor handled by code outside of Python."""
+    """Return the `INTERRUPTS` that are neither ignored nor handled by code outside of Python."""
     return tuple(
-        number for number in SIGNALS if signal.getsignal(number) not in (signal.SIG_IGN, None)
+        number for number in INTERRUPTS if signal.getsignal(number) not in (signal.SIG_IGN, None)
     )
 
 

@@ -1,4 +1,4 @@
-"""`packer fetch` as a function: get a recipe's archives, whole and right."""
+"""`packer fetch` as a function: download a recipe's archives and check them."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def fetch_dataset(
 ) -> Path:
     """Download a recipe's archives into `folder`; a sample that packer draws is written there.
 
-    A download that was cut goes on; what is there already and right is not fetched again. A file
-    has its final name only once its checksums agree.
+    An interrupted download continues; a file that exists and is right is not downloaded again. A
+    file gets its final name only after its checksums were verified.
 
     Args:
         recipe: What to download: a recipe's name, a recipe file, or an open recipe.
-        folder: Where to; created if it does not exist.
+        folder: Folder of the downloads; created if it does not exist.
         reporter: Called with progress as bytes arrive, one archive after the other.
-        patience: How long to retry with a server that fails.
+        patience: How long to retry when a server fails.
 
     Returns:
         The archive; the folder, if there are several; the folder of a drawn sample.
 
     Raises:
-        SourceError: The recipe has no address to download from; says how to get the data.
-        DamageError: What was downloaded, or was there already, is not what the recipe says.
+        SourceError: The recipe has no address; the message says how to get the data.
+        DamageError: A downloaded or existing file differs from the recipe's size or checksums.
         OutputError: Not enough space, or the folder cannot be written.
         PackerError: No address works.
     """
@@ -84,7 +84,7 @@ def _fetch_archive(archive: Archive, folder: Path, reporter: Reporter, patience:
         joined = download(archive.urls, part, archive.bytes, patience, report)
         wrong = _difference(part, archive)
         if wrong and joined:
-            # Bytes of several tries may be of different versions: once more in one go.
+            # Bytes of several attempts may be of different versions: download again in one attempt.
             forget(part)
             download(archive.urls, part, archive.bytes, patience, report)
             wrong = _difference(part, archive)
@@ -99,11 +99,11 @@ def _fetch_archive(archive: Archive, folder: Path, reporter: Reporter, patience:
 
 
 def _difference(path: Path, archive: Archive) -> str:
-    """How a file differs from what the recipe says; "" if it does not."""
+    """How a file differs from the recipe's size and checksums; "" if it does not."""
     size = path.stat().st_size
     if archive.bytes is not None and size != archive.bytes:
         return f"it has {size} bytes, should have {archive.bytes}"
-    # The servers' lists give MD5; it guards against accidents, SHA-256 against more.
+    # Servers publish MD5, which detects accidents; SHA-256 detects manipulation, too.
     digests = {"md5": hashlib.md5(usedforsecurity=False), "sha256": hashlib.sha256()}
     wanted = {"md5": archive.md5, "sha256": archive.sha256}
     digests = {name: digest for name, digest in digests.items() if wanted[name]}

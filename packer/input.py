@@ -1,4 +1,4 @@
-"""What a conversion is given: a source, and what is known of it from its recipe."""
+"""The input of a conversion: a source, and its recipe."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 @dataclass(frozen=True)
 class Input:
-    """A source that is open, and what is known of it.
+    """An open source, and its recipe.
 
     Attributes:
         name: Name of the data set: the recipe's, else the folder's or archive's.
-        location: Where it is, for messages.
-        source: Lists and reads its files.
-        recipe: What is known of it, or None.
+        location: Path of the source, for messages.
+        source: Lists and reads the files.
+        recipe: The recipe, or None.
+        defaults: Defaults of convert's options from the recipe.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Input:
 
     @property
     def litter(self) -> frozenset[bytes]:
-        """Paths known to be no pictures."""
+        """Paths that the recipe lists as not being pictures."""
         return self.recipe.litter_paths if self.recipe else frozenset()
 
     @property
@@ -55,17 +56,17 @@ class Input:
         return split
 
     def display_name(self, folder: str) -> str:
-        """A class folder's name for people."""
+        """Display name of a class folder."""
         return self.recipe.display_name(folder) if self.recipe else folder
 
     def refuse_unlabelled(self, unlabelled: Mapping[str, int]) -> None:
-        """Refuse a source of a recipe that knows of labels, where they are not there.
+        """Refuse a source without labels if its recipe says how to add them.
 
         Args:
             unlabelled: Number of samples by split, of splits without class folders.
 
         Raises:
-            SourceError: train or val is among them; says how to bring the labels.
+            SourceError: train or val is among them; the hint says how to add the labels.
         """
         how = self.recipe.bring_labels if self.recipe else ""
         for split in ("train", "val"):
@@ -77,11 +78,11 @@ class Input:
                 )
 
     def expectations(self, images: int, classes: int | None) -> Iterator[str]:
-        """Lines on counts that differ from what the recipe expects.
+        """Warnings about counts that differ from the recipe's.
 
         Args:
             images: Candidates found.
-            classes: Classes found; None where some were left out on purpose.
+            classes: Classes found; None if some were excluded.
         """
         if self.recipe is None:
             return
@@ -99,21 +100,21 @@ def open_input(
     data: Path | None = None,
     cwd: Path | None = None,
 ) -> Input:
-    """Open what the user names.
+    """Open a source by its name or path.
 
     Args:
         source: A recipe's name (it wins over a folder of that name; `./NAME` is the folder), a
             recipe file, a folder or an archive.
-        src: Where a recipe's data set is; None: looked for.
+        src: Path of a recipe's data set; None: search for it.
         data: Folder that holds data sets by recipe name.
-        cwd: Folder to look in; None: the working directory.
+        cwd: Folder to search in; None: the working directory.
 
     Raises:
-        SourceError: Nothing there, or nothing that packer can read.
-        ConfigError: An invalid recipe file.
+        SourceError: The source is missing, or packer cannot read it.
+        ConfigError: A recipe file is invalid.
     """
     given_path(source, "source")
-    text = os.fspath(source)  # as it is: ./NAME is never a recipe
+    text = os.fspath(source)  # unchanged: ./NAME is never a recipe
     for given in (text, os.fspath(src or "")):
         _refuse_address(given)
     if text in recipes.names() or text.endswith((".yaml", ".yml")):
@@ -142,18 +143,19 @@ def open_input(
 def open_list(
     content: bytes, *, top: str | os.PathLike[str] | None = None, null: bool = False
 ) -> Input:
-    """Open the files that a list names: what `find … -print0` prints, or lines of text.
+    """Open the files of a list: output of `find … -print0`, or lines of text.
 
-    The data set has the name of the folder that the paths are relative to, so that the pack is
-    that folder's where the list is of all its files.
+    The data set gets the name of the folder that the paths are relative to, so that a list of all
+    files of a folder gives the same pack as the folder.
 
     Args:
-        content: Of the list; its paths are absolute, or relative to the working directory.
+        content: Bytes of the list; its paths are absolute, or relative to the working directory.
         top: The folder whose folders are the classes; None: the working directory.
-        null: Paths end in a zero byte, else in a newline.
+        null: Whether paths end in a zero byte instead of a newline.
 
     Raises:
-        SourceError: No such folder, a path out of it, a path twice, or no path at all.
+        SourceError: The folder is missing, a path lies outside it or occurs twice, or the list is
+            empty.
     """
     folder = (Path.cwd() if top is None else given_path(top, "top")).absolute()
     opened = listed.list_source(content, os.fsencode(folder), null=null)
@@ -174,9 +176,9 @@ def _refuse_address(text: str) -> None:
 
 
 def _name(path: Path) -> str:
-    """Name of a data set that no recipe names: its folder's, or its archive's without suffix; ""
-    of the root folder.
+    """Name of a data set without a recipe: its folder's, or its archive's without suffix; "" for
+    the root folder.
     """
-    # What ".." means, only the file system knows where a link is on the way.
+    # Only the file system can resolve ".." after a link.
     resolved = path.resolve() if ".." in path.parts else path.absolute()
     return display_text(resolved.name if path.is_dir() else resolved.stem or "pack")

@@ -1,4 +1,4 @@
-"""`packer merge` as a function: what array jobs made in parts becomes a pack."""
+"""`packer merge` as a function: join the parts of a pack that array jobs made."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from packer.packing.planning.agreement import Agreement
 from packer.packing.planning.plan import ShardPlan
 from packer.packing.restoring import find_losses, restore_beside
 from packer.packing.shards.shard import WORK_FOLDER
-from packer.packing.shards.state import ShardState, read_parts, read_plan, read_state
+from packer.packing.shards.state import ShardState, read_parts, read_plan, read_shard_state
 from packer.packing.skips import allowed_skips
 from packer.reporting import Reporter
 from packer.wording import count
 
-#: Shards that an error names.
+#: Most shards that an error names.
 _SHOWN = 5
-#: Seconds that the last parts wait for each other; each holds its lock for milliseconds then.
+#: Seconds that the last parts wait for each other; each then holds its lock for milliseconds.
 _LAST_SECONDS = 30.0
 _LOOK_SECONDS = 0.2
 
@@ -37,10 +37,10 @@ class MergeResult:
     """A complete pack.
 
     Attributes:
-        out: Its folder, absolute.
-        manifest: What it holds.
-        was_complete: It was complete already; nothing was written.
-        restored: Files that a complete pack had lost and that were made again.
+        out: The pack's folder, absolute.
+        manifest: The pack's manifest.
+        was_complete: Whether the pack was complete already; nothing was written.
+        restored: Names of lost files of a complete pack that were made again.
     """
 
     out: Path
@@ -58,14 +58,14 @@ def merge_pack(
 ) -> MergeResult:
     """Join the parts of a pack: check that all shards are there, write indexes and manifest.
 
-    Needs neither the source nor the shards' bytes. On a complete pack it makes again what it can
-    without them, and writes nothing else.
+    Reads neither the source nor the shards. On a complete pack it makes lost files again, if that
+    is possible without the source, and writes nothing else.
 
     Args:
         out: The pack's folder.
         max_skipped: How many samples may be skipped in all; None = max(1 % of the planned, 10).
-        reporter: Hears what is going on.
-        job_name: What a batch system calls this run, for others who want the folder meanwhile.
+        reporter: Receives notes and warnings.
+        job_name: The batch system's name of this run, for messages of runs that need the folder.
 
     Raises:
         SourceError: There is nothing to join.
@@ -77,7 +77,7 @@ def merge_pack(
     reporter = reporter or Reporter()
     if not is_complete(folder):
         if not (folder / WORK_FOLDER).is_dir():
-            read_manifest(folder)  # raises what is wrong
+            read_manifest(folder)  # raises the right error
         try:
             return MergeResult(folder, _merge(folder, max_skipped, reporter, job_name))
         except PackerError:
@@ -101,7 +101,7 @@ def _merge(out: Path, max_skipped: int | None, reporter: Reporter, job_name: str
                 f"{out}: nothing to join: no part has begun", "run packer convert --part K/N"
             ) from None
         lock.keep_alive()
-        states = read_states(out, agreement, agreement.shards())
+        states = read_shard_states(out, agreement, agreement.shards())
         require_all(out, agreement, states)
         reporter.note(f"joining {count(len(states), 'shard')}")
         lock.confirm()
@@ -112,11 +112,11 @@ def _merge(out: Path, max_skipped: int | None, reporter: Reporter, job_name: str
 def merge_when_complete(
     out: Path, *, max_skipped: int | None, reporter: Reporter, job_name: str
 ) -> MergeResult | None:
-    """What a part that found all shards there does last. Several may be here at the same time: one
-    joins them, the others wait for it.
+    """Join the parts after the last one has finished. If several parts finish at the same time, one
+    joins them and the others wait for it.
 
     Returns:
-        None if somebody else holds the folder for longer.
+        None if another run holds the folder for longer.
 
     Raises:
         As `merge_pack`.
@@ -132,10 +132,10 @@ def merge_when_complete(
             time.sleep(_LOOK_SECONDS)
 
 
-def read_states(
+def read_shard_states(
     out: Path, agreement: Agreement, shards: Iterable[ShardPlan]
 ) -> dict[str, ShardState]:
-    """States of those of the shards that are there, by stem, from one listing of the folder.
+    """States of the existing shards, by stem, from one listing of the folder.
 
     Raises:
         OutputError: A shard has another size than when it was made, or its state is damaged.
@@ -146,7 +146,7 @@ def read_states(
         name = agreement.shard_name(shard)
         if name not in there:
             continue
-        state = states[shard.stem] = read_state(out, shard.stem)
+        state = states[shard.stem] = read_shard_state(out, shard.stem)
         with output_errors(out / name):
             size = there[name].stat().st_size
         if size != state.record.size:
@@ -161,7 +161,7 @@ def require_all(out: Path, agreement: Agreement, states: dict[str, ShardState]) 
     """Check that every shard is there.
 
     Raises:
-        MissingShards: With their names and, where there are parts, those to run again.
+        MissingShards: Shards are missing; the error has their names and the parts to run again.
     """
     shards = agreement.shards()
     missing = [number for number, shard in enumerate(shards) if shard.stem not in states]
@@ -182,7 +182,7 @@ def require_all(out: Path, agreement: Agreement, states: dict[str, ShardState]) 
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Sorted numbers as SLURM's --array takes them: "0,3-5"."""
+    """Format sorted numbers for SLURM's --array: "0,3-5"."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and number == spans[-1][1] + 1:

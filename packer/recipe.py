@@ -1,7 +1,7 @@
-"""Recipes: what is known of one data set, in YAML. `recipes/` has those that come with packer.
+"""Recipes: descriptions of data sets in YAML. `recipes/` holds those that packer contains.
 
 A new data set is one new file, there or the user's own (`packer convert ./mine.yaml`). Keys are
-the fields of `Recipe` and `Archive`; only `title` must be there.
+the fields of `Recipe` and `Archive`; only `title` is required.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from packer.sources import Source
 from packer.types import path_bytes
 
 _PACKAGE = "packer.recipes"
-#: A recipe's names and addresses are shown, and no recipe needs these.
+#: Characters that a recipe may not contain, as its names and addresses are printed.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 #: Hexadecimal digits of an archive's checksums.
 _DIGESTS = {"md5": 32, "sha256": 64}
@@ -36,9 +36,9 @@ class Archive:
     """A file to download.
 
     Attributes:
-        name: File name it gets.
+        name: File name of the download.
         urls: Addresses, tried in order.
-        bytes: Its size, or None if not known.
+        bytes: Size in bytes, or None if unknown.
         md5: Hex digest, or "".
         sha256: Hex digest, or "".
     """
@@ -52,27 +52,27 @@ class Archive:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is known of one data set.
+    """The description of one data set.
 
     Attributes:
-        name: The recipe's name: that of its file.
+        name: Name of the recipe: its file name without suffix.
         title: Name of the data set, for people.
         description: A few sentences.
         homepage: Address of its page.
-        licence: What its use is bound to.
-        source: Kind of source: a file in `packer/sources`, or a plug-in's name. One that makes its
-            own files needs no location. "": found out from the location.
-        root: Folder inside the source that counts as its top, if it is there.
+        licence: Terms of use.
+        source: Kind of source: a file in `packer/sources`, or a plug-in's name. A kind that makes
+            its own files needs no location. "": determined from the location.
+        root: Folder inside the source that counts as its top, if it exists.
         local_names: Names under which a downloaded copy may lie, folder or archive.
         archives: What `packer fetch` downloads.
-        obtain: How to get the data where there is nothing to download.
-        bring_labels: How to give pictures their labels. Where it is said, a train or val without
-            class folders is refused.
-        images: Number of candidates it should have, or None.
-        classes: Number of classes it should have, or None.
+        obtain: How to get the data if there is nothing to download.
+        bring_labels: How to add labels to the pictures. If set, a train or val without class
+            folders is refused.
+        images: Expected number of candidates, or None.
+        classes: Expected number of classes, or None.
         class_name: Regular expression (`packer.settings.patterns`). If it matches the whole name
             of a class folder, its first group is the class's display name.
-        litter: Paths known to be no pictures.
+        litter: Paths of files that are not pictures.
         options: Defaults of convert's options, by field of `ConvertOptions`; `split` among them.
     """
 
@@ -94,22 +94,22 @@ class Recipe:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def display_name(self, folder: str) -> str:
-        """A class folder's name for people: `001.ak47` → `ak47`."""
+        """Display name of a class folder: `001.ak47` → `ak47`."""
         return first_group(compile_bounded(self.class_name), folder) if self.class_name else folder
 
     @property
     def litter_paths(self) -> frozenset[bytes]:
-        """`litter` as a scan takes it."""
+        """`litter` as bytes, for a scan."""
         return frozenset(map(path_bytes, self.litter))
 
     def open(self, location: Path | None) -> Source:
         """Open the data set.
 
         Args:
-            location: Where it is; None if its kind of source makes its files itself.
+            location: Its path; None if its kind of source makes its files itself.
 
         Raises:
-            SourceError: Nothing there, or nothing that packer can read.
+            SourceError: The data set is missing, or packer cannot read it.
         """
         kind = sources.load_kind(self.source) if self.source else None
         if kind is not None and (location is None or not kind.MAKES_FILES):
@@ -121,15 +121,15 @@ class Recipe:
 
 
 def names() -> tuple[str, ...]:
-    """Names of the recipes that come with packer."""
+    """Names of the recipes that packer contains."""
     return yamlfile.names(_PACKAGE)
 
 
 def load(name_or_path: str) -> Recipe:
-    """Read a recipe by name ("caltech256"), or from a file of the user's own ("./mine.yaml").
+    """Read a recipe by name ("caltech256"), or from the user's own file ("./mine.yaml").
 
     Raises:
-        ConfigError: No such recipe; an unknown key, or an invalid value.
+        ConfigError: The recipe does not exist, or has an unknown key or an invalid value.
     """
     where, value = yamlfile.load(name_or_path, _PACKAGE, "recipe")
     known = [entry.name for entry in dataclasses.fields(Recipe) if entry.name != "name"]
@@ -147,7 +147,7 @@ def load(name_or_path: str) -> Recipe:
         elif key == "options":
             given[key] = check_options(f"{where}: options", _mapping(where, key, entry))
             if foreign := [name for name in given[key] if not OPTIONS[name].in_recipe]:
-                raise ConfigError(f"{where}: options: {foreign[0]}: is no option of a data set")
+                raise ConfigError(f"{where}: options: {foreign[0]}: is not an option of a data set")
         else:
             given[key] = _text(where, key, entry)
     recipe = Recipe(name=Path(name_or_path).stem, **given)
@@ -161,19 +161,20 @@ def load(name_or_path: str) -> Recipe:
 def find_source(
     recipe: Recipe, src: Path | None, data: Path | None, cwd: Path
 ) -> tuple[Path | None, list[Path]]:
-    """Where a recipe's data set lies.
+    """Find a recipe's data set.
 
     Args:
         recipe: The recipe.
-        src: Where the user says that it is; nothing else is looked at then.
+        src: Path given by the user; then no other place is searched.
         data: Folder with a folder NAME for each recipe (`$PACKER_DATA`), if there is one.
-        cwd: Folder to look for the recipe's known names in.
+        cwd: Folder to search for the recipe's known names.
 
     Returns:
-        The place, None for a recipe that makes its own samples; the places looked at.
+        The path (None for a recipe that makes its own samples), and the paths searched.
 
     Raises:
-        SourceError: It is at none of them; says which, and how to get it.
+        SourceError: The data set is at none of these paths; the message lists them and says how
+            to get it.
     """
     if src is not None:
         if not src.exists():

@@ -1,4 +1,4 @@
-"""`packer stage` as a function: a pack, or an excerpt, on a disk or in memory of this machine."""
+"""`packer stage` as a function: copy a pack, or an excerpt, to a local disk or to memory."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class StageResult:
     """A staged pack.
 
     Attributes:
-        path: Its folder, a pack like any other.
-        samples: Number of samples in all its splits.
-        shards: Number of shards in all its splits.
-        size: Size of its shards in bytes.
+        path: Folder of the copy, which is a normal pack.
+        samples: Number of samples in all splits.
+        shards: Number of shards in all splits.
+        size: Size of all shards, in bytes.
     """
 
     path: Path
@@ -39,19 +39,19 @@ def stage_pack(
     *,
     reporter: Reporter | None = None,
 ) -> StageResult:
-    """Copy a pack to a folder of this machine, once, however many processes call this.
+    """Copy a pack to a folder of this machine, once for all processes that call this.
 
     Args:
         root: The pack.
         dest: A folder on a local disk or in memory; created if it does not exist.
-        options: What to copy; None: all of the pack.
-        reporter: Called with notes, warnings and progress.
+        options: Which part of the pack to copy, and how; None: all of the pack.
+        reporter: Receives notes, warnings and progress.
 
     Raises:
         SourceError: No pack there, or an unfinished one.
         UsageError: An option is invalid.
         DamageError: A file of the pack is missing or damaged.
-        OutputError: Not enough room, with the numbers; or `dest` cannot be written to.
+        OutputError: Not enough space (the message has the numbers), or `dest` is not writable.
         PackerError: The pack cannot be read.
     """
     options, reporter = options or StageOptions(), reporter or Reporter()

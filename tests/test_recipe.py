@@ -93,7 +93,10 @@ ARCHIVE = "title: x\narchives:\n  - name: a.tar\n    urls: ['https://e.org/a']\n
             "title: x\noptions: {qualty: 5}\n",
             r"options: unknown key 'qualty' \(did you mean 'quality'",
         ),
-        ("title: x\noptions: {scheduler: 'tcp://x:1'}\n", "scheduler: is no option of a data set"),
+        (
+            "title: x\noptions: {scheduler: 'tcp://x:1'}\n",
+            "scheduler: is not an option of a data set",
+        ),
         ("title: x\noptions: {quality: 500}\n", "options: quality: .*out of range"),
         ("title: x\narchives: {}\n", "archives is {}, should be a list"),
         ("title: x\narchives: [a.tar]\n", "an archive is 'a.tar', should be lines"),

@@ -72,7 +72,7 @@ def _planned(job: Job) -> dict[str, Any]:
         "schema": "packer.plan/1",
         "planned": job.planned,
         "classes": len(job.labelling.classes),
-        "ignored": dict(job.ignored()),
+        "ignored": dict(job.agreement.ignored),
         "splits": {
             name: {
                 "samples": end - first,

@@ -14,7 +14,7 @@ from packer.types import ABSENT, Array, Field, Payload, Sample, ShardLayout
 _NOWHERE = (ABSENT, ABSENT)
 
 
-class Places:
+class PayloadPlaces:
     """Collects the offset of each payload within its batch, and the size of each batch.
 
     Args:
@@ -62,7 +62,7 @@ class Places:
         )
 
 
-class EndToEnd(Places):
+class EndToEnd(PayloadPlaces):
     """Places of batches that are the concatenated payloads of their samples: LMDB and HDF5.
 
     A sample's payloads follow each other in the order of the fields. `columns` and `description`

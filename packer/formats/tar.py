@@ -20,7 +20,7 @@ from pathlib import Path
 from packer import registry
 from packer.errors import ConfigError, OutputError
 from packer.formats._newfile import NewFile
-from packer.formats._places import Places
+from packer.formats._places import PayloadPlaces
 from packer.types import NO_LABEL, Field, Payload, Sample, ShardLayout
 
 EXTENSION = "tar"
@@ -83,7 +83,7 @@ class Writer:
         _check_extensions(fields)
         self._fields = fields
         self._prefixes = {entry.name: file_prefix(entry) for entry in fields}
-        self._places = Places(fields)
+        self._places = PayloadPlaces(fields)
         self._batch_offset: list[int] = []
         self._end = 0
         # Updated with each batch, so that the file is not read again at the end.

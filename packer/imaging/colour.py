@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 RGB: TypeAlias = tuple[int, int, int]
 WHITE: Final[RGB] = (255, 255, 255)
 
-# Levels by which a profile may move a colour and still count as sRGB: the many copies of sRGB
-# differ from one another by rounding.
+# Levels by which a profile may change a colour and still count as sRGB: the many copies of the
+# sRGB profile differ by rounding.
 _SRGB_TOLERANCE = 2
 # Colour space of a profile (ICC.1 7.2.6, bytes 16..19) → Pillow's mode of pixels that it describes.
 _PROFILE_MODES = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}
@@ -32,10 +32,10 @@ _SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What a profile asks for.
+    """How to convert pixels that carry an ICC profile.
 
     Attributes:
-        transform: Pillow's transform from `mode` to sRGB, or None: pixels stay as they are.
+        transform: Pillow's transform from `mode` to sRGB, or None: pixels stay unchanged.
         mode: Pillow's mode of the pixels that the transform takes.
         note: "icc" (converted), "icc-ignored" (broken, of another kind of pixels, or Pillow has
             no colour management), "" (the profile is sRGB).
@@ -47,7 +47,7 @@ class Conversion:
 
 
 def conversion(profile: bytes, mode: str) -> Conversion:
-    """What to do with pixels of a mode (L, RGB, CMYK) that carry a profile."""
+    """Look up the conversion of pixels of a mode (L, RGB, CMYK) that carry a profile."""
     described = _PROFILE_MODES.get(profile[16:20], "")
     # Gray pixels under an RGB profile are its neutral colours.
     if not profile or described not in (mode, "RGB" if mode == "L" else mode):
@@ -99,29 +99,29 @@ def to_srgb(image: Image, profile: bytes) -> tuple[Image, str]:
 
 
 def apply(image: Image, what: Conversion) -> Image:
-    """A picture of mode L, RGB or CMYK → RGB in sRGB, by a conversion that was looked up before."""
+    """A picture of mode L, RGB or CMYK → RGB in sRGB, by a given conversion."""
     if what.transform is None:
         return _converted(image, "RGB")
     return _transformed(_converted(image, what.mode), what.transform)
 
 
 def _converted(image: Image, mode: str) -> Image:
-    """As `convert`, which copies also what has the mode already: 4 bytes a pixel."""
+    """Convert to a mode; unlike `convert`, no copy (4 bytes a pixel) if it has that mode."""
     return image if image.mode == mode else image.convert(mode)
 
 
 def flatten(image: Image, head: Head, background: RGB) -> tuple[Image, tuple[str, ...]]:
-    """Any picture that Pillow has decoded → (RGB in sRGB without transparency, notes).
+    """Any picture decoded by Pillow → (RGB in sRGB without transparency, notes).
 
     Raises:
         ImageError: unsupported (pixels of 32 bits, which have no agreed scale).
-        ValueError, OSError: What Pillow says of modes it cannot convert.
+        ValueError, OSError: Pillow cannot convert pixels of this mode.
     """
     notes = ["16-bit"] if head.bits > 8 else []
     image = _eight_bits(image, head)
     alpha = _alpha(image, head)
     if alpha is not None:
-        # Gray levels stay such until a profile of gray has been applied.
+        # Keep gray levels until a gray profile has been applied.
         gray = image.mode in _GRAY
         image = _converted(image, "RGBA")
         image = image.getchannel("R") if gray else image.convert("RGB")
@@ -141,12 +141,12 @@ def flatten(image: Image, head: Head, background: RGB) -> tuple[Image, tuple[str
 
 
 def flattened(image: Image, head: Head, background: RGB) -> tuple[Pixels, tuple[str, ...]]:
-    """As `flatten`, as pixels; a large picture in bands of rows, so that no step on the way holds
-    all of it.
+    """`flatten` to pixels. A large picture is converted in bands of rows, so that no intermediate
+    holds all of it.
     """
     width, height = image.size
     rows = max(1, _BAND // width)
-    # A BMP's opacity is judged as a whole.
+    # Whether a BMP's fourth byte is opacity depends on the whole picture.
     if rows >= height or head.kind == "bmp":
         flat, notes = flatten(image, head, background)
         return np.asarray(flat), notes
@@ -158,23 +158,23 @@ def flattened(image: Image, head: Head, background: RGB) -> tuple[Pixels, tuple[
         pixels[top : top + rows] = np.asarray(flat)
         found |= dict.fromkeys(notes)
     if "alpha" in found:
-        found.pop("gray", None)  # it is noted where all is opaque
+        found.pop("gray", None)  # bands that are opaque note it
     return pixels, tuple(found)
 
 
 def inverted(image: Image, head: Head) -> Image:
-    """Gray levels of any depth, of which 0 is white, as 8-bit ones of which 0 is black."""
+    """Invert gray levels of any depth (0 is white) to 8-bit levels (0 is black)."""
     from PIL import ImageOps
 
     return ImageOps.invert(_eight_bits(image, head).convert("L"))
 
 
 def _eight_bits(image: Image, head: Head) -> Image:
-    """Pixels of 12 or 16 bits scaled to 8 (`convert` would clip them); others as they are."""
+    """Pixels of 12 or 16 bits scaled to 8 (`convert` would clip them); return others unchanged."""
     from PIL import Image as Pillow
 
     if image.mode == "I" and head.kind == "ppm":
-        # Pillow has scaled the file's own maximum to 65535 by now.
+        # Pillow has already scaled the file's own maximum to 65535.
         values = np.asarray(image).astype(np.int64)
         return Pillow.fromarray(((values * 255 + 32_767) // 65_535).astype(np.uint8))
     # Pillow before 11 opens 16-bit gray PNGs as mode I.
@@ -191,14 +191,14 @@ def _eight_bits(image: Image, head: Head) -> Image:
         raise ImageError("unsupported", "pixels of 32 bits have no agreed scale")
     key = image.info.get("transparency")
     if head.bits == 16 and isinstance(key, tuple):
-        # The pixels of a 16-bit RGB PNG are scaled by now, its transparent colour is not.
+        # Pillow has scaled a 16-bit RGB PNG's pixels to 8 bits, but not its transparent colour.
         image.info["transparency"] = tuple(part >> 8 for part in key)
     return image
 
 
 def _alpha(image: Image, head: Head) -> Image | None:
-    """The opacity of each pixel, or None where all are opaque. In a BMP of 32 bits the fourth byte
-    is 0 everywhere where a program did not use it.
+    """The opacity of each pixel, or None if all are opaque. In a 32-bit BMP the fourth byte is 0
+    everywhere if the program that wrote it did not use that byte.
     """
     if "transparency" not in image.info and image.mode not in ("LA", "La", "PA", "RGBA", "RGBa"):
         return None

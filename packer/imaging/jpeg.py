@@ -1,4 +1,4 @@
-"""JPEG → pixels by simplejpeg; what libjpeg complains about decides whether they are damaged."""
+"""Decode JPEGs by simplejpeg; libjpeg's warnings decide whether the pixels are damaged."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ _REDUCTIONS = (8, 4, 2)
 _SEQUENTIAL = ("baseline", "extended")
 
 
-def reduction(width: int, height: int, target: tuple[int, int] | None) -> int:
-    """The largest of 8, 4, 2, 1 by which both sides can be divided while they are still at least
-    twice the target's: closer, the coarse filter of a reduced transform begins to show.
+def reduction(width: int, height: int, target: tuple[int, int]) -> int:
+    """The largest of 8, 4, 2, 1 that leaves both sides at least twice as long as the target's: with
+    less, the coarse filter of a reduced transform becomes visible.
     """
-    if target is not None:
-        for divisor in _REDUCTIONS:
-            if width >= 2 * target[0] * divisor and height >= 2 * target[1] * divisor:
-                return divisor
+    for divisor in _REDUCTIONS:
+        if width >= 2 * target[0] * divisor and height >= 2 * target[1] * divisor:
+            return divisor
     return 1
 
 
@@ -62,14 +61,14 @@ def decode_by_simplejpeg(
 def decode(
     data: bytes, head: Head, divisor: int, layout: str = "RGB", *, keep_damaged: bool = False
 ) -> tuple[Array, str]:
-    """Decode to RGB (in `layout`, if libjpeg has no complaint), not turned.
+    """Decode to RGB (in `layout`, if libjpeg gives no warning), not turned.
 
-    A complaint is no verdict: stray bytes and odd markers cost no pixel. If the file without them
-    still gives one, its pixels are damaged.
+    A warning alone does not mean damage: stray bytes and odd markers change no pixel. If the file
+    still gives a warning without them, its pixels are damaged.
 
     Returns:
-        The pixels; a note: "" where there was no complaint, "warnings" (then they were decoded at
-        full scale, and are whole), "damaged" (likewise, and are not; with `keep_damaged` alone).
+        The pixels, and a note: "" if there was no warning, "warnings" (decoded at full scale, not
+        damaged) or "damaged" (decoded at full scale; only with `keep_damaged`).
 
     Raises:
         ImageError: truncated, damaged, undecodable, unsupported.
@@ -83,15 +82,15 @@ def decode(
         require_no_lost_block(data, head)
     except ImageError as error:
         if keep_damaged and error.reason in ("damaged", "truncated"):
-            with contextlib.suppress(ImageError):  # there is not one whole scan
+            with contextlib.suppress(ImageError):  # not one whole scan can be decoded
                 return _decode_anyhow(data, head), "damaged"
         raise
     return found
 
 
 def cmyk_image(data: bytes, head: Head, *, keep_damaged: bool = False) -> tuple[Image, str]:
-    """A JPEG of four components as Pillow's CMYK picture, for its ICC profile to be applied, and a
-    note as of `decode`.
+    """Decode a JPEG of four components to Pillow's CMYK picture, so that its ICC profile can be
+    applied; return also the note that `decode` returns.
 
     Raises:
         ImageError: truncated, damaged, undecodable, unsupported.
@@ -122,7 +121,7 @@ def require_whole(data: bytes) -> None:
 
 
 def require_no_lost_block(data: bytes, head: Head) -> None:
-    """Refuse a JPEG with a lost block that decodes without a complaint.
+    """Refuse a JPEG with a lost block that decodes without a warning.
 
     Raises:
         ImageError: damaged.
@@ -137,10 +136,10 @@ def _require_supported(head: Head) -> None:
 
 
 def _decode_tidied(data: bytes, head: Head) -> Array:
-    """Decode a JPEG that libjpeg complains about, without what may be wrong in it at no cost.
+    """Decode a JPEG for which libjpeg gave a warning, without the bytes that change no pixel.
 
-    A sequential one that lacks nothing but its end marker is whole. A progressive one may lack
-    scans, about which there is no complaint.
+    A sequential JPEG that lacks only its end marker is whole. A progressive one may lack scans,
+    for which libjpeg gives no warning.
     """
     clean = tidied(data, head)
     if not head.complete and head.coding not in _SEQUENTIAL:
@@ -150,21 +149,21 @@ def _decode_tidied(data: bytes, head: Head) -> Array:
     try:
         return decode_by_simplejpeg(clean, head)
     except ValueError as error:
-        complaint = str(error)
+        warning = str(error)
     try:
         pixels = decode_by_simplejpeg(clean, head, strict=False)
     except ValueError:
-        complaint = _judge(clean, complaint)
-        pixels = _decode_by_pillow(clean, complaint)
-    if not complaint or is_padding(complaint, clean):
+        warning = _judge(clean, warning)
+        pixels = _decode_by_pillow(clean, warning)
+    if not warning or is_padding(warning, clean):
         return pixels
     if not head.complete:
-        raise ImageError("truncated", f"JPEG that was cut before its end (libjpeg: {complaint})")
-    raise ImageError("damaged", f"libjpeg: {complaint}")
+        raise ImageError("truncated", f"JPEG that was cut before its end (libjpeg: {warning})")
+    raise ImageError("damaged", f"libjpeg: {warning}")
 
 
 def _decode_anyhow(data: bytes, head: Head) -> Array:
-    """What can be decoded of a damaged JPEG.
+    """Decode the readable part of a damaged JPEG.
 
     Raises:
         ImageError: Nothing.
@@ -177,25 +176,29 @@ def _decode_anyhow(data: bytes, head: Head) -> Array:
 
 
 def _judge(data: bytes, refusal: str) -> str:
-    """What libjpeg complains of in a JPEG that simplejpeg does not read at all, as one of unusual
-    subsampling; "" if nothing.
+    """Return libjpeg's first warning about a JPEG that simplejpeg cannot decode at all (such as
+    unusual subsampling); "" if there is none.
+
+    Args:
+        data: The JPEG.
+        refusal: simplejpeg's error.
 
     Raises:
         ImageError: unsupported.
     """
-    complaint = first_complaint(data)
-    if complaint is None:
+    warning = first_complaint(data)
+    if warning is None:
         raise ImageError(
             "unsupported",
             f"{refusal}; whether such a JPEG is whole is only known with packer's C extensions",
         )
-    if "implemented" in complaint:  # fractional sampling, and codings that were left out
-        raise ImageError("unsupported", f"libjpeg: {complaint}")
-    return complaint
+    if "implemented" in warning:  # fractional sampling, and codings that were left out
+        raise ImageError("unsupported", f"libjpeg: {warning}")
+    return warning
 
 
-def _decode_by_pillow(data: bytes, complaint: str) -> Array:
-    """What Pillow makes of a JPEG, whatever its libjpeg warns about.
+def _decode_by_pillow(data: bytes, warning: str) -> Array:
+    """Decode a JPEG by Pillow, which ignores the warnings of its libjpeg.
 
     Raises:
         ImageError: undecodable, truncated.
@@ -206,4 +209,4 @@ def _decode_by_pillow(data: bytes, complaint: str) -> Array:
         with opened(data, "jpeg") as image:
             return to_pixels(image.convert("RGB"))
     except ImportError:
-        raise ImageError("undecodable", f"libjpeg: {complaint}; no Pillow to try") from None
+        raise ImageError("undecodable", f"libjpeg: {warning}; no Pillow to try") from None

@@ -1,4 +1,4 @@
-"""What is installed to convert with: versions, warnings, and how to repair it."""
+"""Installed imaging libraries: versions, warnings, and how to repair them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import importlib
 import importlib.util
 import re
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+import packer
 from packer.errors import MissingDependency
 from packer.files import mapped
 from packer.imaging.native import complaint, cutting, fastresize, pieces, region
 from packer.imaging.opencv import load_cv2
 from packer.installing import install_line, install_only, pip, resizer, version
 
+_NOTHING: Final[Mapping[str, str]] = {}
 # Parts of Pillow that decide bytes, by the names of PIL.features.
 _PILLOW_PARTS: Final = ("libjpeg_turbo", "jpg", "zlib", "libtiff", "webp", "littlecms2")
 # VEX prefix of 256-bit instructions of AVX2 (Intel SDM vol. 2, 2.3.5: map 0F38, L=1, pp=66). A
@@ -25,7 +28,7 @@ _AVX2_MINIMUM: Final = 50
 
 
 def require_converting() -> None:
-    """Check that everything a conversion needs of imaging libraries can be imported.
+    """Check that all imaging libraries that a conversion needs can be imported.
 
     Raises:
         MissingDependency: A library is missing or broken; the hint is the line that repairs it.
@@ -38,7 +41,7 @@ def require_converting() -> None:
 
 
 def import_pillow() -> ModuleType:
-    """The module PIL.Image, if it works.
+    """Import PIL.Image and check that it works.
 
     Raises:
         MissingDependency: Pillow is missing, or files of two versions are mixed.
@@ -51,9 +54,9 @@ def import_pillow() -> ModuleType:
     where = spec.origin or ", ".join(spec.submodule_search_locations or ())
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of what it then raises
+            warnings.simplefilter("ignore")  # Pillow warns before it raises
             image = importlib.import_module("PIL.Image")
-            image.preinit()  # imports the formats, of which some may be another version's
+            image.preinit()  # imports the formats; some may be of another version
             image.new("RGB", (2, 2)).resize((1, 1), image.Resampling.BICUBIC)
     except Exception as error:  # a mixture of versions fails in any way
         text = " ".join(str(error).split())
@@ -64,10 +67,10 @@ def import_pillow() -> ModuleType:
 
 
 def overlap_warning() -> str:
-    """One line to warn of, with the line that repairs it; "" where all is well.
+    """A one-line warning with the command that repairs the installation; "" if all is well.
 
-    Pillow and pillow-simd put their files into the same folder: where both are installed, the one
-    that came last is in use, and either's removal breaks the other.
+    Pillow and pillow-simd put their files into the same folder: if both are installed, the one
+    installed last is in use, and removing either breaks the other.
     """
     installed = [name for name in ("Pillow", "pillow-simd") if version(name)]
     if len(installed) < 2:
@@ -77,8 +80,8 @@ def overlap_warning() -> str:
 
 
 def repair_line() -> str:
-    """The shell line that leaves exactly one working Pillow: pillow-simd where it was installed and
-    can be compiled, which it never is into an environment that had only Pillow.
+    """The shell command that leaves exactly one working Pillow: pillow-simd if it is installed and
+    can be compiled, else Pillow.
     """
     simd = bool(version("pillow-simd")) and resizer() == "pillow-simd"
     compiler = 'CC="cc -mavx2" ' if simd and _processor_has_avx2() else ""
@@ -113,9 +116,18 @@ def versions() -> dict[str, str]:
     return found
 
 
+def all_versions(plugins: Mapping[str, str] = _NOTHING) -> dict[str, str]:
+    """Versions of packer, of the libraries that decide bytes, and of plug-ins, by name.
+
+    Args:
+        plugins: Entries of the plug-ins in use, from `packer.registry.provenance`.
+    """
+    return {"packer": packer.__version__, **versions(), **plugins}
+
+
 def report() -> list[str]:
-    """What `packer --version -v` says of imaging libraries, a line each; never raises for a
-    library that is missing or broken, but says so.
+    """One line about each imaging library for `packer --version -v`. A missing or broken library
+    gives a line, not an error.
     """
     lines = [_simplejpeg_line()]
     for make in (_pillow_line, _opencv_line):
@@ -163,7 +175,7 @@ def _opencv_line() -> str:
 
 
 def _extensions_line() -> str:
-    """Which C extensions were built; a reader does without them, but takes longer."""
+    """Which C extensions were built; a reader works without them, but slower."""
     found = {
         "region decoding": region.NATIVE.is_built,
         "resizing": fastresize.NATIVE.is_built,
@@ -186,7 +198,7 @@ def _pillow_works() -> bool:
 
 
 def _instructions() -> str:
-    """Which vector instructions pillow-simd was compiled for. It does not say so itself."""
+    """Which vector instructions pillow-simd was compiled for, which it has no function for."""
     from PIL import _imaging
 
     code = Path(_imaging.__file__).read_bytes()

@@ -1,8 +1,8 @@
 """Memory for large pictures: how much there is, and how many are decoded at a time.
 
-A picture near the pixel limit takes 2 GB while it is converted, so as many of them as there are
-workers may need more than the machine has. Those that are large wait for one another then; which
-pictures are stored never depends on the machine.
+A picture near the pixel limit takes 2 GB while it is converted, so one in each worker may need more
+memory than the machine has. Large pictures then wait for one another; which pictures are stored
+never depends on the machine.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, Final
 from packer.imaging.heads.head import Head
 from packer.imaging.heads.probe import PIXEL_LIMIT
 
-#: Bytes that converting takes for each pixel: 4 of Pillow's or simplejpeg's pixels, and 3 of ours
-#: or 4 of a resized picture's …
+#: Bytes that a conversion takes for each pixel: 4 in Pillow's or simplejpeg's picture, and 3 in
+#: ours or 4 in a resized picture …
 _PLAIN: Final = 8
 #: … and 2 for each coefficient of a progressive JPEG.
 _COEFFICIENTS: Final = 6
-#: Bytes from which on a picture is large: what 33 megapixels take.
+#: Bytes from which on a picture counts as large: a picture of 33 megapixels.
 LARGE: Final = 1 << 28
 
 _CGROUP: Final = Path("/sys/fs/cgroup")
@@ -33,7 +33,7 @@ _turns: AbstractContextManager[Any] | None = None
 
 
 def take_turns(turns: AbstractContextManager[Any] | None) -> None:
-    """Let large pictures of this process wait for a semaphore; None: for nothing."""
+    """Let large pictures of this process wait for a semaphore; None: no waiting."""
     global _turns  # noqa: PLW0603 - workers have one each, set when they start
     _turns = turns
 
@@ -42,8 +42,8 @@ def needed(head: Head, divisor: int) -> int:
     """Bytes that converting a picture may take.
 
     Args:
-        head: Its head.
-        divisor: By what its sides are divided while it is decoded.
+        head: The picture's header.
+        divisor: Divisor of its sides while it is decoded.
     """
     pixels = head.width * head.height
     coefficients = pixels * _COEFFICIENTS if head.coding == "progressive" else 0
@@ -51,7 +51,7 @@ def needed(head: Head, divisor: int) -> int:
 
 
 def at_once(workers: int) -> int:
-    """How many of the largest pictures there is memory for: at least one, at most `workers`."""
+    """How many pictures of the largest size fit into memory: at least one, at most `workers`."""
     return max(1, min(workers, available() // (PIXEL_LIMIT * (_PLAIN + _COEFFICIENTS))))
 
 
@@ -64,17 +64,17 @@ def _one_of_few(size: int) -> Iterator[None]:
 
 
 def place_for(size: int) -> AbstractContextManager[None]:
-    """A context in which a picture that takes so many bytes is converted.
+    """A context in which a picture that takes `size` bytes is converted.
 
     Raises:
-        MemoryError: On entering: there is less memory.
+        MemoryError: On entering: there is less memory than that.
     """
     return _one_of_few(size) if size > LARGE else contextlib.nullcontext()
 
 
 def has_room(size: int) -> bool:
-    """Whether this process may still take so many bytes. Libraries say in many ways, or not at
-    all, that they got no memory.
+    """Whether this process can still allocate `size` bytes. Libraries report a failed allocation in
+    many ways, or not at all.
     """
     try:
         mmap.mmap(-1, max(1, size)).close()
@@ -84,7 +84,7 @@ def has_room(size: int) -> bool:
 
 
 def available() -> int:
-    """Bytes that this machine, and the control groups that this process is in, have left."""
+    """Bytes left on this machine and in the control groups of this process."""
     found = [1 << 62]
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = _MEMINFO.read_text(encoding="ascii").splitlines()
@@ -102,8 +102,8 @@ def available() -> int:
 
 
 def _left(root: Path, path: str, names: tuple[str, str]) -> Iterator[int]:
-    """What a control group and those around it have left. Pages of files are given back when
-    memory is short. In a container the group's own path may not be there, but its root is.
+    """Bytes left in a control group and in its parents. The page cache counts as free, because the
+    kernel reclaims it. In a container the group's own path may be missing, but its root exists.
     """
     folder = root / path.lstrip("/")
     for place in (folder, *folder.parents):

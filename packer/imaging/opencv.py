@@ -1,4 +1,4 @@
-"""The border to OpenCV: loaded quietly, with RGB on this side of it."""
+"""Calls of OpenCV: its log is off, and pixels are RGB here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOG_LEVEL_SILENT = 0
 
 @cache
 def load_cv2() -> ModuleType:
-    """The module cv2, told not to write its complaints to stderr: they come back as errors.
+    """Import cv2 and switch its log to stderr off; its messages come back as errors.
 
     Raises:
         MissingDependency: No OpenCV is installed, or it cannot be loaded.
@@ -30,7 +30,7 @@ def load_cv2() -> ModuleType:
     try:
         import cv2
     except ImportError as error:
-        if "failed to map segment" in str(error):  # it is installed, but memory is missing
+        if "failed to map segment" in str(error):  # it is installed, but there is not enough memory
             raise
         raise MissingDependency(f"OpenCV cannot be imported: {error}", _repair()) from None
     _silence(cv2)
@@ -49,7 +49,7 @@ def _silence(cv2: ModuleType) -> None:
 
 
 def _repair() -> str:
-    """The line that helps where cv2 is missing, or there without the libraries of its windows."""
+    """The command that repairs a missing cv2, or one without its window libraries."""
     if not version("opencv-python"):
         return install_only("cv2")
     headless = f"{pip()} uninstall -y opencv-python && {pip()} install opencv-python-headless"
@@ -57,10 +57,10 @@ def _repair() -> str:
 
 
 def keep_to_one_thread() -> None:
-    """Keep OpenCV from using threads of its own in this process, loaded already or later.
+    """Keep OpenCV from using threads of its own in this process, whether it is loaded yet or not.
 
-    For worker processes: there are as many of them as cores, and a child made by fork has only
-    the memory of its parent's thread pool.
+    For worker processes: there are as many of them as cores, and a forked child inherits the memory
+    of its parent's thread pool, but not its threads.
     """
     global _one_thread  # noqa: PLW0603 - OpenCV's setting is one of the process, too
     _one_thread = True
@@ -100,7 +100,7 @@ def decode_unchanged(data: bytes | memoryview) -> Array:
 
     Raises:
         ImageError: undecodable.
-        MemoryError: As it says.
+        MemoryError: Not enough memory for the decoded picture.
     """
     cv2 = load_cv2()
     flags = cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
@@ -123,11 +123,11 @@ def decode_rgb(data: bytes | memoryview) -> Pixels:
 
 
 def encode(extension: str, pixels: Pixels, parameters: list[int]) -> bytes:
-    """Encode RGB pixels by OpenCV as what the extension (with its dot) names.
+    """Encode RGB pixels by OpenCV in the format of an extension (with its dot).
 
     Raises:
         ImageError: bad-size.
-        MemoryError: The only other way in which encoding pixels that exist can fail.
+        MemoryError: Not enough memory; encoding valid pixels fails for no other reason.
     """
     cv2 = load_cv2()
     bgr = _with_channels(pixels, cv2.COLOR_RGB2BGR)
@@ -145,7 +145,7 @@ def encode(extension: str, pixels: Pixels, parameters: list[int]) -> bytes:
 
 
 def _with_channels(pixels: Array, code: int, target: Array | None = None) -> Array:
-    """Other channels, or the same in another order; into `target`, which may be `pixels`."""
+    """Convert or reorder channels, into `target` if given, which may be `pixels`."""
     cv2 = load_cv2()
     try:
         found: Array = cv2.cvtColor(pixels, code, dst=target)
@@ -156,7 +156,7 @@ def _with_channels(pixels: Array, code: int, target: Array | None = None) -> Arr
 
 
 def _require_memory(error: Exception) -> None:
-    """Raise a MemoryError if that is what OpenCV's own error says."""
+    """Raise a MemoryError if OpenCV's error has the code for missing memory."""
     if getattr(error, "code", 0) == load_cv2().Error.StsNoMem:
         raise MemoryError(str(error)) from None
 

@@ -1,4 +1,4 @@
-"""Turning a stored picture upright, as the EXIF orientation tells (CIPA DC-008, tag 0x0112)."""
+"""Turn a picture upright by its EXIF orientation (CIPA DC-008, tag 0x0112)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from packer.types import Pixels
 
-#: (left, top, right, bottom) in pixels; fractions may be.
+#: (left, top, right, bottom) in pixels; may be fractions.
 Box: TypeAlias = tuple[float, float, float, float]
 
 # Orientation → (swap rows and columns, then mirror left-right, then mirror top-bottom).
@@ -25,7 +25,7 @@ _TURNS: Final[dict[int, tuple[bool, bool, bool]]] = {
 
 
 def turn(pixels: Pixels, orientation: int) -> Pixels:
-    """Pixels as they are stored → upright, C-contiguous; not copied where nothing turns."""
+    """Turn pixels upright; the result is C-contiguous, and no copy if nothing turns."""
     transpose, mirror_x, mirror_y = _TURNS[orientation]
     if transpose:
         pixels = pixels.swapaxes(0, 1)
@@ -33,7 +33,7 @@ def turn(pixels: Pixels, orientation: int) -> Pixels:
 
 
 def turn_box(box: Box, width: int, height: int, orientation: int) -> Box:
-    """Where a box of the stored picture of width × height lies once it is upright."""
+    """Move a box of a picture of width × height with the picture as it is turned upright."""
     transpose, mirror_x, mirror_y = _TURNS[orientation]
     left, top, right, bottom = box
     if transpose:

@@ -1,4 +1,4 @@
-"""The border to Pillow: pixels in and out, and reading files with its strictest manners."""
+"""Calls of Pillow: pixels in and out, and reading files with its strictest settings."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from packer.types import Pixels
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-#: EXIF tag: which way up the picture was taken; 1: as it is stored.
+#: EXIF tag of the orientation; 1: upright.
 _ORIENTATION = 0x0112
-#: Modes that `convert("RGB")` takes as what they are.
+#: Modes that `convert("RGB")` converts correctly.
 CONVERTIBLE: Final = (
     *("1", "L", "LA", "La", "P", "PA", "RGB", "RGBX", "RGBA", "RGBa", "CMYK", "YCbCr"),
     *("I;16", "I;16B", "I;16L", "I;16N"),
@@ -34,7 +34,7 @@ CONVERTIBLE: Final = (
 # Warnings filters and Pillow's switches are global to the process, so one thread reads at a time.
 # That costs little: Pillow holds the GIL for most of its work, and JPEG and WebP do not come here.
 _LOCK = threading.Lock()
-# A fork while another thread reads would leave the lock held in the child for ever.
+# If another thread held the lock during a fork, it would stay held in the child for ever.
 os.register_at_fork(
     before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release
 )
@@ -58,14 +58,14 @@ def is_pillow(image: object) -> bool:
 
 
 def as_opened(image: Image) -> Pixels | bytes:
-    """A picture of Pillow's, as its user sees it: gray or RGB pixels, else a file of it.
+    """Return gray or RGB pixels of a PIL image, or else a file of it.
 
-    A picture that is still as it was opened is turned and converted to sRGB as its file says. One
-    that was made of another, as by `convert` or `rotate`, keeps the same metadata, but nobody knows
-    whether they still hold, so its pixels are taken as they are.
+    An unchanged opened image is turned and converted to sRGB by its file's metadata. An image
+    derived from another one, such as by `convert` or `rotate`, keeps that metadata although it may
+    no longer be valid, so its pixels are used unchanged.
 
     Raises:
-        ImageError: Its mode cannot be stored, or its file is broken.
+        ImageError: Its mode is not supported, or its file is broken.
     """
     try:
         opened = image.format is not None
@@ -96,27 +96,27 @@ def to_pixels(image: Image) -> Pixels:
 
 @contextlib.contextmanager
 def opened(data: bytes, kind: str, *, known: str = "", by_libtiff: bool = False) -> Iterator[Image]:
-    """The first frame of a picture, decoded whole, as Pillow's; closed after use.
+    """Decode the first frame of a picture whole by Pillow; close it after use.
 
-    No warning is printed, what is cut short is refused whatever the process has set in
-    `ImageFile.LOAD_TRUNCATED_IMAGES`, and so is what has more than `PIXEL_LIMIT` pixels.
+    No warning is printed. Truncated files are refused whatever the value of
+    `ImageFile.LOAD_TRUNCATED_IMAGES`, and so are pictures of more than `PIXEL_LIMIT` pixels.
 
     Args:
         data: The file's bytes.
-        kind: As `sniff` calls it.
-        known: What the picture is, if its header was understood: then it is unsupported, not
-            undecodable, where Pillow has no mode for it.
+        kind: Kind of file as `sniff` names it.
+        known: Description of the picture if its header was understood: if Pillow has no mode for
+            it, the picture is then unsupported, not undecodable.
         by_libtiff: Let libtiff read even a TIFF that is not compressed.
 
     Raises:
-        ImageError: truncated, undecodable, unsupported, too-large; also for what Pillow raises in
+        ImageError: truncated, undecodable, unsupported, too-large; also for errors of Pillow in
             the body.
-        MemoryError: As it says.
+        MemoryError: Not enough memory for the decoded picture.
     """
     from PIL import Image
 
     _silence_libraries()
-    with _strict_manners(by_libtiff):
+    with _strict_settings(by_libtiff):
         try:
             _tiff_errors.clear()
             with Image.open(io.BytesIO(data), formats=(kind.upper(),)) as image:
@@ -131,7 +131,7 @@ def opened(data: bytes, kind: str, *, known: str = "", by_libtiff: bool = False)
 
 
 @contextlib.contextmanager
-def _strict_manners(by_libtiff: bool) -> Iterator[None]:
+def _strict_settings(by_libtiff: bool) -> Iterator[None]:
     from PIL import Image, ImageFile, TiffImagePlugin
 
     with _LOCK, warnings.catch_warnings():
@@ -165,14 +165,14 @@ _tiff_error_handler = _TiffHandler(_keep_tiff_error)  # must outlive libtiff
 
 @cache
 def _silence_libraries() -> None:
-    """Keep Pillow's loggers, and the libtiff it is linked with, from writing to stderr: one cut
-    fax-coded page prints a line for each of its rows. libtiff's errors are kept, as Pillow passes
-    over those about fax-coded rows, which hold anything then.
+    """Keep Pillow's loggers, and the libtiff it is linked with, from writing to stderr: a truncated
+    fax-coded page prints a line for each row. libtiff's errors are collected, because Pillow
+    ignores those about fax-coded rows, whose pixels are then undefined.
     """
     from PIL import _imaging
 
     logging.getLogger("PIL").addHandler(logging.NullHandler())
-    # Pillow has no switch for it. Looking a symbol up through the extension finds it in the
+    # Pillow has no option for it. Looking a symbol up through the extension finds it in the
     # libtiff that the extension itself loaded; a Pillow without libtiff has none.
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(_imaging.__file__)
@@ -185,7 +185,7 @@ def _silence_libraries() -> None:
             handler(function)
 
 
-#: What Pillow says of a file that ends too early.
+#: Phrases in Pillow's errors about a file that ends too early.
 _CUT = ("truncated", "unexpected end", "not enough image data")
 
 

@@ -1,4 +1,4 @@
-"""From pixels side by side to one plane a channel."""
+"""From interleaved pixels to one plane for each channel."""
 
 from __future__ import annotations
 

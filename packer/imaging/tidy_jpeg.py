@@ -1,9 +1,9 @@
-"""A JPEG without what libjpeg warns about although it costs no pixel.
+"""Remove from a JPEG everything that makes libjpeg warn although no pixel is affected.
 
-libjpeg's warnings do not say whether pixels are damaged: an unknown version of JFIF and a missing
-block are both one, and simplejpeg reports only the first. So everything outside of the pixel data
-that could be warned about is removed or set to what libjpeg assumes; what it then warns about is
-damage.
+libjpeg's warnings do not state whether pixels are damaged: an unknown version of JFIF and a missing
+block both give a warning, and simplejpeg reports only the first. So everything outside the pixel
+data that could cause a warning is removed or set to the value that libjpeg assumes; a warning that
+remains means damage.
 """
 
 from __future__ import annotations
@@ -17,29 +17,27 @@ from packer.imaging.heads.jpeg import EOI, MARKER, SOS, segments
 _SOI: Final = b"\xff\xd8"
 _END: Final = b"\xff\xd9"
 _APP0, _APP14, _APP15, _COMMENT = 0xE0, 0xEE, 0xEF, 0xFE
-#: Bytes of the whole segments, of which libjpeg reads no shorter ones.
+#: Bytes of whole segments; libjpeg ignores shorter ones.
 _JFIF_BYTES: Final = 18
 _ADOBE_BYTES: Final = 16
 _JFIF: Final = b"\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00"
 _ADOBE: Final = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00"
-#: What libjpeg takes an unknown transform for, by the known ones (jdapimin.c).
+#: Known colour transforms, the last of which libjpeg assumes for an unknown one (jdapimin.c).
 _TRANSFORMS: Final = {"cmyk": (0, 2)}
 _OTHER_TRANSFORMS: Final = (0, 1)
-#: LFs from which on a file in which each follows a CR was changed in transfer: one does so by
-#: chance in 256.
+#: Least number of LFs for the test for changed line ends, as one LF in 256 follows a CR by chance.
 _LINE_ENDS: Final = 8
-#: Most bytes that libjpeg has taken over before it uses their bits, and one of which it used some.
+#: Most bytes that libjpeg reads before it uses their bits, plus one that is used in part.
 _READ_AHEAD: Final = 9
-#: Shorter than any block of a disk; photographs have no run of more than some ten zeros.
+#: A run of zeros shorter than any disk block; photographs have runs of at most about ten zeros.
 _LOST: Final = bytes(256)
 _HUFFMAN: Final = 0xC4
 _LEFT_OVER: Final = re.compile(r"(\d+) extraneous bytes before marker 0xd9")
 
 
 def tidied(data: bytes, head: Head) -> bytes:
-    """A JPEG without metadata and without stray bytes between its segments; what is unknown in
-    its headers is what libjpeg takes it for. An end marker is added to a file that ends in pixel
-    data.
+    """Remove metadata and stray bytes between segments; set unknown header values to those that
+    libjpeg assumes. Add an end marker to a file that ends in pixel data.
     """
     kept = [_SOI]
     for marker, start, end in segments(data):
@@ -58,16 +56,16 @@ def tidied(data: bytes, head: Head) -> bytes:
     return b"".join(kept)
 
 
-def is_padding(complaint: str, data: bytes) -> bool:
-    """Whether a complaint is about zeros between the pixels and the end marker: some cameras fill
-    their files up. Other bytes there are pixel data that were not used up, and if many more zeros
-    are there than were left over, the others were decoded: a block of the file was lost.
+def is_padding(warning: str, data: bytes) -> bool:
+    """Whether a warning is about zeros between the pixels and the end marker: some cameras pad
+    their files. Other bytes there are unused pixel data; and if there are many more zeros than
+    libjpeg left over, it decoded the others: a block of the file was lost.
 
     Args:
-        complaint: The first one, as libjpeg words it.
-        data: What it is about, from `tidied`.
+        warning: The first warning, in libjpeg's words.
+        data: The file that caused it, from `tidied`.
     """
-    found = _LEFT_OVER.search(complaint)
+    found = _LEFT_OVER.search(warning)
     if found is None:
         return False
     scan = data.removesuffix(_END)
@@ -76,17 +74,17 @@ def is_padding(complaint: str, data: bytes) -> bool:
 
 
 def has_changed_line_ends(data: bytes) -> bool:
-    """Whether a transfer in text mode has put a CR before each LF."""
+    """Whether a transfer in text mode has inserted a CR before each LF."""
     count = data.count(b"\n")
     return count >= _LINE_ENDS and count == data.count(b"\r\n")
 
 
 def has_lost_block(data: bytes, head: Head) -> bool:
-    """Whether zeros stand in place of pixel data: a block of a disk or a packet that was lost.
-    One in fifty decodes to as many pixels as were lost, so that libjpeg has no complaint.
+    """Whether zeros replace pixel data: a disk block or a packet was lost. One such file in fifty
+    decodes to as many pixels as were lost, so that libjpeg gives no warning.
 
-    Zeros are the code of a flat area if the shortest codes of the Huffman tables mean "no change"
-    and "no more coefficients"; then, and in progressive files, they are taken for one.
+    Zeros encode a flat area if the shortest codes of the Huffman tables mean "no change" and "no
+    more coefficients"; then, and in progressive files, they count as a flat area.
     """
     if data.find(_LOST) < 0 or head.coding not in ("baseline", "extended"):
         return False
@@ -116,7 +114,7 @@ def _is_metadata(marker: int) -> bool:
 
 
 def _scan_header(segment: bytes, head: Head) -> bytes:
-    """A sequential scan has all coefficients, whatever its last three bytes say."""
+    """Set the last three bytes of a sequential scan's header: it has all coefficients."""
     if head.coding in ("baseline", "extended") and len(segment) > 5:
         at = 5 + 2 * segment[4]
         return segment[:at] + b"\x00\x3f\x00" + segment[at + 3 :]

@@ -1,8 +1,9 @@
-"""What Pillow is given of a TIFF: a directory of its own, with the tags that decide pixels alone.
+"""Rewrite a TIFF for Pillow: a new directory with only the tags that decide pixels.
 
-Broken metadata then cost no picture, Pillow does not turn by itself, and of what it reads wrongly
-some is put in another way that it reads rightly (measured by tests/imaging/test_tiff.py, which
-holds every combination of depth, colours, layout, compression and byte order).
+Broken metadata then does not make a picture unreadable, Pillow does not turn it by itself, and some
+files that Pillow reads wrongly are rewritten so that it reads them correctly
+(tests/imaging/test_tiff.py tests every combination of depth, colours, layout, compression and byte
+order).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _SHORT, _LONG, _LONG8 = 3, 4, 16
 _CODES: Final = {1: "B", _SHORT: "H", _LONG: "I", 7: "B", _LONG8: "Q"}
 _WHITE_IS_ZERO, _BLACK_IS_ZERO, _PALETTE, _CMYK, _YCBCR = 0, 1, 3, 5, 6
 _COLOURS: Final = {0: "gray", 1: "gray", 2: "RGB", 3: "palette", 5: "CMYK", 6: "YCbCr", 8: "Lab"}
-#: Numbers of planes that Pillow puts together rightly, by photometric.
+#: Numbers of planes that Pillow combines correctly, by photometric.
 _PLANES: Final = {2: (3, 4), _CMYK: (4,), _YCBCR: (3,)}
 _UNSIGNED, _FLOAT = 1, 3
 #: Old and new; of the new one, tables that all strips share.
@@ -53,13 +54,13 @@ _JPEG_TABLES: Final = 347
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A TIFF as Pillow reads it rightly.
+    """A TIFF in a form that Pillow reads correctly.
 
     Attributes:
         data: The file.
-        by_libtiff: Whether libtiff must read it, and not Pillow, also where it is not compressed.
-        inverted: Whether its gray levels are to be inverted.
-        colours: What it is, in words, for errors.
+        by_libtiff: Whether libtiff must read it instead of Pillow, even if it is not compressed.
+        inverted: Whether its gray levels must be inverted.
+        colours: Description of its colours, for errors.
     """
 
     data: bytes
@@ -84,10 +85,10 @@ def jpegs(data: bytes) -> Iterator[bytes]:
 
 
 def prepare(data: bytes) -> Prepared:
-    """A TIFF with its first directory alone, and with what Pillow reads wrongly put otherwise.
+    """Keep only the first directory of a TIFF, and change what Pillow would read wrongly.
 
     Raises:
-        ImageError: unsupported: of a kind that is known to be read wrongly, or has no agreed scale.
+        ImageError: unsupported: a kind that Pillow reads wrongly, or samples without agreed scale.
         struct.error, OverflowError: The data end within the directory.
     """
     directory = read_directory(data)
@@ -119,10 +120,10 @@ def prepare(data: bytes) -> Prepared:
         changed[PLANAR] = (_SHORT, [1])
     colour_map = directory.values(COLOUR_MAP)
     if photometric == _PALETTE and colour_map and max(colour_map) < 256:
-        # Of 8 bits, though the format says 16, as libtiff's own tools read it.
+        # The format requires 16 bits; libtiff's own tools read 8-bit values like this.
         changed[COLOUR_MAP] = (_SHORT, [value * 257 for value in colour_map])
     planes = samples > 1 and directory.first(PLANAR, 1) == 2
-    unused = directory.first(EXTRA, 2) == 0  # Pillow reads planes without a meaning as colours
+    unused = directory.first(EXTRA, 2) == 0  # Pillow reads meaningless planes as colours
     if planes and (samples not in _PLANES.get(photometric, ()) or (samples == 4 and unused)):
         raise ImageError("unsupported", f"TIFF of {samples} planes of {colours}")
     return Prepared(
@@ -139,7 +140,7 @@ def _with_directory(
     """The file with a new directory at its end: needed tags, some of them changed."""
     big, data = directory.big, directory.data
     wide, inline = ("Q", 8) if big else ("I", 4)
-    beside: list[bytes] = []  # values that have no room in their entries
+    beside: list[bytes] = []  # values that do not fit into their entries
     entries: list[bytes] = []
     position = len(data) + -len(data) % 8
     for tag in sorted({*directory.tags.keys() & _NEEDED, *changed}):

@@ -19,7 +19,7 @@ from packer.types import Field
 
 NAME = "README.md"
 #: `datasets` reads members of these extensions as text; other ones that it decodes (json, npy, …)
-#: have a structure that only they know.
+#: have an application's own structure.
 _TEXT = ("txt", "text", "transcript")
 _DECODED = (
     "cbor", "cls2", "id", "index", "inx", "jsn", "json", "mp", "msg", "npy", "npz", "pth", "tb",
@@ -61,7 +61,7 @@ A pack of pictures in sequential shards with a batch-level index, made by packer
 
 
 def _reading(manifest: Manifest) -> str:
-    """How to read the first split that has samples; each snippet runs in the pack's folder."""
+    """Snippets that read the first split that has samples; each runs in the pack's folder."""
     for name, split in manifest.splits.items():
         for shard in split.shards:
             if shard.samples:
@@ -84,7 +84,7 @@ def _front_matter(manifest: Manifest) -> str:
 
 
 def _features(manifest: Manifest) -> list[dict[str, Any]]:
-    """Columns for `datasets`, with names of classes; none where it has to look for itself."""
+    """Columns for `datasets`, with class names; empty if it must detect the columns itself."""
     features = [_feature(field, manifest) for field in manifest.fields]
     if any(feature is None for feature in features):
         return []

@@ -1,10 +1,10 @@
-"""Files beside tar shards for readers that others wrote: DALI, wids, timm.
+"""Files beside tar shards for other readers: DALI, wids, timm.
 
     <split>-000000.idx    DALI's index of one shard, version 1.2 (`tools/wds2idx.py` of DALI)
     <split>.wids.json     wids' list of a split's shards (`wids_specs.py` of webdataset)
     _info.json            timm's list of all splits (`timm/data/readers/reader_wds.py`)
 
-All of it follows from the split indexes; no shard is read.
+All content follows from the split indexes; no shard is read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def companion_files(out: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]
 
     Args:
         out: The pack's folder; the split indexes are there.
-        manifest: What the pack holds.
+        manifest: The pack's manifest.
 
     Raises:
         DamageError: A split's index is damaged or does not fit tar shards of these fields.
@@ -51,8 +51,8 @@ def companion_files(out: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]
 def member_lines(columns: Mapping[str, Array], fields: Sequence[Field]) -> list[str]:
     """One line a sample of a tar shard: `<extension> <offset> <size> <name>` of each member.
 
-    Offsets are those of the members' data, behind their tar headers. Samples without members have
-    no line, as no reader of tar files can see them.
+    Offsets are those of the members' data, after their tar headers. Samples without members have
+    no line, as readers of tar files do not find them.
 
     Args:
         columns: The shard's columns, see `packer.pack.columns.cut_shard`.

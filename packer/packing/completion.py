@@ -1,8 +1,8 @@
 """From finished shards to a pack: everything beside the shards, the manifest last.
 
-What is written follows from the shards' indexes, the ledger and the manifest's first draft alone,
-so the same shards always get the same files. All that makes packs, or makes parts of them again,
-comes here.
+The files follow from the shards' indexes, the ledger and the manifest's first draft alone, so the
+same shards always get the same files. Everything that makes a pack, or makes parts of one again,
+uses this module.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def write_beside(
     Args:
         out: The pack's folder; the shards' indexes are there.
         draft: The pack. Splits without `index_sha256` get an index; a pack without `identity` gets
-            one; `files` is made anew.
+            one; `files` is made again.
         ledger: Content of the ledger.
-        write: Called with name and content of each file; it is in `out` when the call returns.
+        write: Writes a file of this name and content to `out`.
 
     Returns:
         The manifest, which was written last.
@@ -68,7 +68,7 @@ def write_beside(
 
 
 def as_draft(manifest: Manifest) -> Manifest:
-    """A finished pack's manifest as `write_beside` takes it, to make all of it again."""
+    """A finished pack's manifest as `write_beside` needs it to make all files again."""
     splits = {
         name: SplitRecord.of_shards(name, split.shards) for name, split in manifest.splits.items()
     }
@@ -82,8 +82,8 @@ def _split_index(out: Path, manifest: Manifest, split: str) -> bytes:
 
 
 def _identity(draft: Manifest, indexes: dict[str, FileRecord]) -> str:
-    """A digest of what a reader gets: fields, classes, shards and, as paths are in no shard, the
-    shards' indexes. Names of data sets, counts of ignored files and the like decide nothing.
+    """Digest of the data that a reader gets: fields, classes, shards and, as paths are in no shard,
+    the shards' indexes. Names of data sets, counts of ignored files and the like do not count.
     """
     manifest = dataclasses.asdict(draft)
     value = {name: manifest[name] for name in ("format", "fields", "classes", "splits")}

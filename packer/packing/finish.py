@@ -41,7 +41,7 @@ def finish_pack(out: Path, draft: Manifest, skips: Sequence[Skip]) -> Manifest:
 
 
 def encode_ledger(skips: Sequence[Skip]) -> bytes:
-    """The content of the ledger: a line a skipped picture, by slot."""
+    """The content of the ledger: one line for each skipped picture, by slot."""
     lines = [json.dumps(skip_to_json(skip)) + "\n" for skip in sorted(skips, key=_by_slot)]
     return "".join(lines).encode()
 
@@ -53,12 +53,12 @@ def complete_pack(
 
     Args:
         out: The pack's folder.
-        agreement: What is made.
-        states: Of all shards, by stem.
+        agreement: The pack as planned.
+        states: States of all shards, by stem.
         allowed: How many samples may be skipped.
 
     Raises:
-        TooManySkipped: More were.
+        TooManySkipped: More than `allowed` samples were skipped.
         OutputError: The file system refused, or plan and states contradict each other.
     """
     skips = [skip for state in states.values() for skip in state.skips]
@@ -67,7 +67,7 @@ def complete_pack(
         raise OutputError(
             f"{out}: {packed} packed and {len(skips)} skipped samples are not the"
             f" {agreement.planned} planned ones: the plan or a state is damaged",
-            "start anew with --force",
+            "start again with --force",
         )
     judge_skips(skips, agreement.planned, allowed)
     splits = {}
@@ -82,7 +82,7 @@ def complete_pack(
 
 
 def is_complete(out: Path) -> bool:
-    """Whether a pack has its manifest, by a listing.
+    """Whether a pack has its manifest, by a listing of its folder.
 
     Raises:
         OutputError: The folder cannot be listed.
@@ -94,7 +94,7 @@ def is_complete(out: Path) -> bool:
 
 
 def tidy_complete(out: Path) -> None:
-    """Remove what a run left that was killed between the manifest and its last clean-up."""
+    """Remove the files of a run that was killed between the manifest and its last clean-up."""
     if not (out / WORK_FOLDER).is_dir():
         return
     try:

@@ -1,4 +1,4 @@
-"""Who holds a lock, and whether that process of this machine still lives."""
+"""The process that holds a lock, and whether it still runs on this machine."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from pathlib import Path
 from packer.escape import BACKSLASH, escape
 from packer.files.regular import parse_json
 
-#: Characters of a name in a lock file, at most; a host has 255.
+#: Most characters of a name in a lock file; a host name has at most 255.
 _TEXT = 1000
 
 
 @dataclass(frozen=True)
 class Holder:
-    """One run, as its lock file names it.
+    """One run, as recorded in its lock file.
 
     Attributes:
-        token: Unique for every lock that was ever taken.
+        token: Unique for every lock ever taken.
         host: Name of its machine; two machines may share one, so it is for people only.
-        kernel: Which running kernel, and which of its process number spaces (containers have
-            their own): process numbers mean something inside of it alone.
-        pid: Its process.
-        started: When that process started, as process numbers are used again.
-        job: What a batch system calls it, or "".
-        since: When it took the lock, for people only.
+        kernel: Identity of the running kernel and of its PID namespace (containers have their
+            own): process numbers are valid only inside it.
+        pid: Process number.
+        started: Start time of that process, as process numbers are used again.
+        job: The batch system's name of the run, or "".
+        since: When the lock was taken, for people only.
     """
 
     token: str
@@ -55,14 +55,14 @@ class Holder:
         return self.kernel == _kernel()
 
     def lives_here(self) -> bool:
-        """Whether it still runs; only if it `is_here`."""
+        """Whether it still runs; valid only if it `is_here`."""
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return False
         except PermissionError:
             return True
-        # The number may have gone to another process since.
+        # Another process may have got the number since.
         return self.started == _start_time(self.pid)
 
 
@@ -80,21 +80,21 @@ def myself(job: str = "") -> Holder:
 
 
 def read_holder(content: bytes) -> Holder | None:
-    """Whom a lock file names; None if it names nobody: a power failure has left less of it."""
+    """Parse a lock file; None if it is invalid, such as truncated by a power failure."""
     try:
         holder = Holder(**parse_json(content))
     except (ValueError, TypeError):
         return None
     texts = dataclasses.asdict(holder)
     pid = texts.pop("pid")
-    # Linux numbers processes up to 2^22, others up to 2^31. 0 and less would be groups of them.
+    # Linux numbers processes up to 2^22, others up to 2^31. 0 and less mean process groups.
     is_pid = isinstance(pid, int) and not isinstance(pid, bool) and 0 < pid < 1 << 31
     are_texts = all(isinstance(text, str) and len(text) <= _TEXT for text in texts.values())
     return holder if is_pid and are_texts else None
 
 
 def _kernel() -> str:
-    """Linux says which; elsewhere the machine's name has to do."""
+    """Identity of kernel and PID namespace on Linux; elsewhere the machine's name."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 (no real path)

@@ -1,10 +1,10 @@
-"""Who may write to an output folder: one run, or one run a part.
+"""Locks of an output folder: one run, or one run for each part, may write to it.
 
-A lock is a file that is linked to its name with its content in it, which has one winner on every
-file system, NFS v3 included. It names its holder, who renews its time every few seconds. A dead
-holder of this machine is replaced at once; one of another machine when its lock has not been
-renewed for a while by our own clock, as clocks of two machines cannot be compared.
-docs/decisions/0014-locks.md tells why it is made so.
+A lock is a file that is hard-linked to its name with its content in it, which succeeds for one
+process on every file system, NFS v3 included. It names its holder, which renews its modification
+time every few seconds. A dead holder on this machine is replaced at once; one on another machine
+after its lock has not been renewed for a while by our own clock, as the clocks of two machines may
+differ. docs/decisions/0014-locks.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from packer.files.regular import open_regular, reason
 from packer.packing.holder import Holder, myself, read_holder
 
 _LOCK_NAME = re.compile(r"lock-(all|\d+)")
-#: Bytes of a lock file, at most; one has about 300.
+#: Most bytes of a lock file; one has about 300.
 _LOCK_BYTES = 64 << 10
 #: Time of a lock that was not renewed yet, in ns since 1970.
 _NOT_YET = 0
@@ -46,10 +46,10 @@ class Timing:
 
     Attributes:
         renew: Seconds between two renewals. On NFS each is five round trips.
-        patience: Looks in a row, one every `renew` seconds, that must find the same before a
-            holder counts as dead: some more than one, as a server may be slow or away.
-        first: The same for a lock that was never renewed: its holder renews once its workers
-            run, and before that it reads the first pictures.
+        patience: Consecutive checks, one every `renew` seconds, that must find the lock unchanged
+            before its holder counts as dead: several, as a server may be slow or unreachable.
+        first: `patience` for a lock that was never renewed: its holder starts renewing once its
+            workers run, and before that it reads the first pictures.
     """
 
     renew: float = 10.0
@@ -59,18 +59,19 @@ class Timing:
 
 @dataclass
 class Lock:
-    """Held while the block runs.
+    """A lock that is held while the block runs.
 
     Args:
         folder: OUT/.packer, where lock files are.
-        part: Number of the part, or None for a run that makes all shards and so excludes all.
-        job: What a batch system calls this run, for others to see.
-        timing: See there.
-        note: Told when others have to be watched for a while.
+        part: Number of the part, or None for a run that makes all shards and so excludes all
+            other runs.
+        job: The batch system's name of this run, for messages of other runs.
+        timing: How locks age.
+        note: Called with a message before the lock waits for another run's lock.
 
     Raises:
-        InUse: Another run holds it; the message says who.
-        WorkDone: That run was waited for, and is done: the folder has gone.
+        InUse: Another run holds the lock; the message names it.
+        WorkDone: The other run finished while this one waited: the folder is gone.
         OutputError: The file system refused.
     """
 
@@ -87,7 +88,7 @@ class Lock:
     _done: threading.Event = field(default_factory=threading.Event, init=False)
 
     def __enter__(self) -> Lock:
-        # Who holds the lock writes and removes files there.
+        # The holder of the lock writes and removes files there.
         require_own_folder(self.folder)
         self._mine = myself(self.job).to_bytes()
         self._take(self._path)
@@ -97,7 +98,7 @@ class Lock:
                 if excludes and other != self._path and _LOCK_NAME.fullmatch(other.name):
                     self._clear(other)
             if _content(self._path) != self._mine:
-                raise self._done_there()  # and has taken this lock with its folder
+                raise self._done_there()  # and has removed this lock with its folder
         except BaseException:
             self._release(self._path)
             raise
@@ -111,14 +112,14 @@ class Lock:
     ) -> None:
         self._done.set()
         if self._thread is not None:
-            # It may hang on a server that is away, and ends by itself when that is back.
+            # It may hang while a server is unreachable, and ends by itself afterwards.
             self._thread.join(self.timing.renew)
         self._release(self._path)
 
     def keep_alive(self) -> None:
-        """Renew the lock from now on, in a thread. Workers are forked only by a process of one
-        thread, so this is called when they are there; a second call does nothing. Where no thread
-        can be had, `check` renews the lock.
+        """Renew the lock from now on, in a thread. Only a process of one thread forks workers, so
+        call this after they have started; a second call does nothing. If no thread can be started,
+        `check` renews the lock.
         """
         if self._is_kept_alive:
             return
@@ -130,10 +131,10 @@ class Lock:
             self._thread = thread
 
     def check(self) -> None:
-        """Stop a run whose lock is known to be gone.
+        """Stop a run whose lock is known to be lost.
 
         Raises:
-            InUse: It is; the message says who has it.
+            InUse: The lock is lost; the message names its new holder.
         """
         overdue = time.monotonic() - self._renewed >= self.timing.renew
         if self._is_kept_alive and self._thread is None and overdue:
@@ -141,14 +142,14 @@ class Lock:
         if self._lost:
             raise InUse(
                 f"{self.folder.parent}: {self._lost}",
-                "what is finished is kept; run the same command again when that run is done",
+                "finished shards are kept; run the same command again when that run is done",
             )
 
     def confirm(self) -> None:
-        """Look whether the lock is still this run's, before a step that needs it.
+        """Read the lock file again, before a step that needs the lock.
 
         Raises:
-            InUse: It is not.
+            InUse: The lock is lost.
         """
         self._renew()
         self.check()
@@ -172,7 +173,7 @@ class Lock:
                     return
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ESTALE):
-                return  # the server is in trouble; the next renewal may do
+                return  # the server fails; the next renewal may succeed
             content = b""
         other = read_holder(content)
         self._lost = f"this run's lock was taken by {other or 'another run, which is done'}"
@@ -186,16 +187,16 @@ class Lock:
                 return
 
     def _clear(self, path: Path) -> None:
-        """Remove the lock of a dead run, after becoming its holder: then nobody else does."""
+        """Remove the lock of a dead run, after taking it over, so that only one run removes it."""
         dead = self._dead_content(path)
         while dead is not None and not self._succeed(path, dead):
             dead = self._dead_content(path)
         self._release(path)
 
     def _succeed(self, path: Path, dead: bytes) -> bool:
-        """Replace a dead holder. Of several that try, one may: who has the claim on it, a file
-        that is then renamed over the lock, so that there is no moment without one. A claim whose
-        holder died half-way is succeeded to in the same way.
+        """Replace a dead holder. If several runs try, one succeeds: the one that creates the claim,
+        a file that is then renamed over the lock, so that the lock always exists. A claim whose
+        holder died before renaming is taken over in the same way.
         """
         claim = path.with_name(f"{path.name}.after-{hashlib.sha256(dead).hexdigest()[:16]}")
         if not self._publish(claim):
@@ -209,13 +210,13 @@ class Lock:
             with output_errors(path):
                 claim.rename(path)
         except OutputError:
-            # A retransmitted NFS call can find that it has succeeded.
+            # A retransmitted NFS call can fail although the first one succeeded.
             if _content(path) != self._mine:
                 raise
         return True
 
     def _publish(self, path: Path) -> bool:
-        """Make a lock file with its content in one step, if nobody has that name."""
+        """Create a lock file with its content in one step, unless the name is taken."""
         try:
             temp = write_temp(self.folder, path.name, self._mine)
             try:
@@ -225,7 +226,7 @@ class Lock:
             finally:
                 remove_if_there(temp)
         except OutputError as error:
-            # A run that is done clears the folder, temp files of others included.
+            # A finished run clears the folder, temporary files of other runs included.
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
             try:
@@ -240,23 +241,23 @@ class Lock:
         )
 
     def _release(self, path: Path) -> None:
-        """Remove a lock file if it is ours and not a child process's inheritance."""
+        """Remove a lock file if it was made by this process, not by its parent before a fork."""
         holder = read_holder(self._mine)
         if holder is not None and holder.pid == os.getpid() and _content(path) == self._mine:
             remove_if_there(path)
 
     def _dead_content(self, path: Path) -> bytes | None:
-        """What a lock file of a dead run holds; None if there is no lock any more.
+        """Content of a dead run's lock file; None if the lock is gone.
 
         Raises:
-            InUse: Its holder lives.
+            InUse: Its holder is alive.
         """
         seen = _look(path)
         if seen is None:
             return None
         content, renewed = seen
         holder = read_holder(content)
-        if holder is None:  # cut short by a power failure: its writer is gone
+        if holder is None:  # truncated by a power failure: its writer is dead
             return content
         if holder.is_here():
             if holder.lives_here():
@@ -276,7 +277,7 @@ class Lock:
                 return None
             if now != seen:
                 raise self._refusal(path, read_holder(now[0]) or holder)
-            # A look that took long met a server in trouble, which holds up the holder as well.
+            # A check that took long means a slow server, which delays the holder as well.
             same = same + 1 if time.monotonic() - start < 2 * self.timing.renew else 0
         return content
 
@@ -288,7 +289,7 @@ class Lock:
 
 
 def _look(path: Path) -> tuple[bytes, int] | None:
-    """Content and time in ns of a lock file. Opening is what makes NFS clients ask the server."""
+    """Content and time in ns of a lock file. Opening it makes NFS clients ask the server."""
     try:
         with open_regular(path) as file:
             content = file.read(_LOCK_BYTES + 1)

@@ -1,6 +1,6 @@
 """Makes again what a complete pack has lost: shards, indexes, and what lies beside them.
 
-The manifest stays as it is and says what each file must be: what is made again has its name only if
+The manifest stays unchanged and lists each file: a file that is made again gets its name only if
 it has the same bytes. Files of the wrong size are moved aside, never removed or written over. A run
 that is killed leaves a pack of which the same command makes the rest.
 """
@@ -47,11 +47,11 @@ MakeShards = Callable[
 
 @dataclass(frozen=True)
 class Restored:
-    """What was made again.
+    """The result of restoring a pack.
 
     Attributes:
-        names: Files, by name.
-        missing: Number of shards that are still to be made, by other parts.
+        names: Names of the files that were made again.
+        missing: Number of shards that other parts still have to make.
     """
 
     names: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Restored:
 
 
 def find_losses(out: Path, manifest: Manifest) -> dict[str, str]:
-    """Files of a complete pack that are missing or have another size, and which it is, by name.
+    """Files of a complete pack that are missing or have another size: the fault by name.
 
     Raises:
         OutputError: The folder cannot be listed.
@@ -70,7 +70,7 @@ def find_losses(out: Path, manifest: Manifest) -> dict[str, str]:
 
 
 def describe_losses(losses: Mapping[str, str]) -> str:
-    """In a line: "train-000001.tar is missing, and 3 more"."""
+    """One line: "train-000001.tar is missing, and 3 more"."""
     shown = [f"{name} is {what}" for name, what in [*losses.items()][:_SHOWN]]
     more = f", and {len(losses) - _SHOWN} more" if len(losses) > _SHOWN else ""
     return ", ".join(shown) + more
@@ -79,10 +79,11 @@ def describe_losses(losses: Mapping[str, str]) -> str:
 def restore_pack(
     out: Path, manifest: Manifest, job: Job, make: MakeShards, reporter: Reporter
 ) -> Restored:
-    """Make again what is missing or of another size; with `job.options.part`, shards of that part.
+    """Make missing files, and files of another size, again; with `job.options.part`, only the
+    shards of that part.
 
     Raises:
-        UsageError: Made again, a file is not what the manifest lists; the message says why.
+        UsageError: A file that was made again differs from the manifest's; the message says why.
         OutputError: The file system refused.
         InUse: Another run is at work there.
     """
@@ -94,10 +95,12 @@ def restore_pack(
         try:
             todo = _lost_shards(job, manifest, losses)
             _announce(losses, manifest, job, reporter)
-            names = [job.shard_name(shard) for shard in todo]
+            names = [job.agreement.shard_name(shard) for shard in todo]
             move_aside(out, losses.keys() & {*names, *map(index_name, names)}, reporter)
             slots = sum(shard.slots for shard in todo)
-            tally = Tally(job.planned, job.planned, reporter, slots)  # their skips are known
+            tally = Tally(
+                job.planned, job.planned, reporter, slots
+            )  # the manifest allows their skips
             with closing(make(out, job, todo, tally, lock)) as made:
                 for _ in made:
                     pass
@@ -114,11 +117,11 @@ def restore_pack(
 
 
 def restore_beside(out: Path, manifest: Manifest, reporter: Reporter) -> Restored:
-    """Make again what follows from shards that are all there; needs no source.
+    """Make files again that follow from the shards, which must all exist; needs no source.
 
     Raises:
         MissingShards: Shards are missing, or the ledger is, which comes from the source.
-        UsageError: Made again, a file is not what the manifest lists.
+        UsageError: A file that was made again differs from the manifest's.
         OutputError: The file system refused.
         InUse: Another run is at work there.
     """
@@ -145,10 +148,10 @@ def restore_beside(out: Path, manifest: Manifest, reporter: Reporter) -> Restore
 
 def _as_before(job: Job, manifest: Manifest) -> Job:
     """The job whose shards must be those of the manifest."""
-    difference = describe_difference(dict(manifest.libraries), dict(job.libraries))
+    difference = describe_difference(dict(manifest.libraries), dict(job.agreement.pack.libraries))
     return dataclasses.replace(
         job,
-        # What could not be stored is in the ledger, whatever is asked for now.
+        # Pictures that could not be stored are in the ledger, whatever `on_error` is now.
         options=dataclasses.replace(job.options, on_error="skip"),
         expected={s.name: s for split in manifest.splits.values() for s in split.shards},
         suspect=f"libraries: {difference}" if difference else "a picture of the source changed",
@@ -156,20 +159,22 @@ def _as_before(job: Job, manifest: Manifest) -> Job:
 
 
 def _lost_shards(job: Job, manifest: Manifest, losses: Mapping[str, str]) -> list[ShardPlan]:
-    """Shards of this run that are to be made: also to get an index that nothing else has."""
+    """Shards that this run must make again, also those of which only the index is lost and the
+    split's index does not contain it either.
+    """
     return [
         shard
         for shard in job.own_shards()
-        if job.shard_name(shard) in losses
+        if job.agreement.shard_name(shard) in losses
         or (
             manifest.splits[shard.split].index in losses
-            and index_name(job.shard_name(shard)) in losses
+            and index_name(job.agreement.shard_name(shard)) in losses
         )
     ]
 
 
 def _missing_shards(manifest: Manifest, losses: Mapping[str, str]) -> dict[str, str]:
-    """Shards that are lost, and those whose index can come from nowhere else."""
+    """Shards that are lost, and those whose index has no other source."""
     lost = {}
     for split in manifest.splits.values():
         for shard in split.shards:
@@ -184,13 +189,13 @@ def _missing_shards(manifest: Manifest, losses: Mapping[str, str]) -> dict[str, 
 def _announce(losses: Mapping[str, str], manifest: Manifest, job: Job, reporter: Reporter) -> None:
     if losses:
         reporter.warn(f"the pack is not whole: {describe_losses(losses)}; made again")
-    difference = describe_difference(dict(manifest.libraries), dict(job.libraries))
+    difference = describe_difference(dict(manifest.libraries), dict(job.agreement.pack.libraries))
     if difference:
         reporter.warn(f"the pack was made with {difference}; what differs then is refused")
 
 
 def move_aside(out: Path, names: set[str], reporter: Reporter) -> None:
-    """Free the names of files that are not what the manifest lists. Who has one open keeps it.
+    """Rename files that differ from the manifest. Processes that have one open keep it.
 
     Raises:
         OutputError: The file system refused.
@@ -207,7 +212,7 @@ def move_aside(out: Path, names: set[str], reporter: Reporter) -> None:
 def _restore_beside(
     out: Path, manifest: Manifest, ledger: Callable[[], bytes], reporter: Reporter
 ) -> None:
-    """All but the shards, each file only if it is lost."""
+    """Write everything but the shards, each file only if it is lost."""
     losses = find_losses(out, manifest)
     files = manifest.all_files()
 
@@ -240,7 +245,7 @@ def _read_ledger(out: Path) -> bytes:
 
 
 def _whole_index(out: Path, manifest: Manifest, split: str) -> IndexFile:
-    """A split's index, if it is what the manifest lists."""
+    """Open a split's index after checking it against the manifest."""
     path = out / manifest.splits[split].index
     with output_errors(path):
         digest = sha256_file(path)
@@ -250,7 +255,7 @@ def _whole_index(out: Path, manifest: Manifest, split: str) -> IndexFile:
 
 
 def _ledger(out: Path, manifest: Manifest, job: Job) -> bytes:
-    """The ledger made again: from the source, by what no shard has."""
+    """Make the ledger again: convert the slots that are in no shard."""
     if not manifest.counts["skipped"]:
         return b""
     packed: set[int] = set()

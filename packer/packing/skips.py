@@ -1,4 +1,4 @@
-"""How many samples may be skipped, and what to say when there are more."""
+"""The limit of skipped samples, and the error if there are more."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from packer.wording import count
 
 
 def allowed_skips(planned: int, max_skipped: int | None) -> int:
-    """The limit: what the user says, else 1 % of the planned, at least 10."""
+    """The limit: `max_skipped`, or by default 1 % of the planned samples, at least 10."""
     return max(planned // 100, 10) if max_skipped is None else max_skipped
 
 
 def judge_skips(skips: Sequence[Skip], planned: int, allowed: int) -> None:
-    """Stop if too much was skipped; everything is always too much.
+    """Raise if more than `allowed` samples, or all of them, were skipped.
 
     Raises:
-        TooManySkipped: With the reasons and an example.
+        TooManySkipped: The message lists the reasons and an example.
     """
     if skips and (len(skips) > allowed or len(skips) == planned):
         raise too_many(skips, planned, allowed)
 
 
 def too_many(skips: Sequence[Skip], planned: int, allowed: int) -> TooManySkipped:
-    """The error: reasons and an example."""
+    """Make the error, with reasons and an example."""
     reasons = Counter(skip.reason for skip in skips)
     shown = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
     first = skips[0]
@@ -36,5 +36,5 @@ def too_many(skips: Sequence[Skip], planned: int, allowed: int) -> TooManySkippe
     return TooManySkipped(
         f"{len(skips)} of {count(planned, 'picture')} skipped, {allowed} allowed"
         f" ({shown}; {example})",
-        "raise --max-skipped and run the same command again to go on",
+        "raise --max-skipped and run the same command again to continue",
     )

@@ -13,13 +13,13 @@ from packer.types import Skip
 
 @dataclass
 class Tally:
-    """What has been dealt with; skips are judged as they arrive.
+    """Counts of processed samples; skips are checked against the limit as they arrive.
 
     Args:
         planned: Number of slots in all.
         allowed: How many samples may be skipped.
-        reporter: Hears how far the work is.
-        share: Number of slots that are this run's: less than all where it makes one part.
+        reporter: Receives the progress.
+        share: Number of slots of this run: fewer than `planned` if it makes one part.
     """
 
     planned: int
@@ -36,7 +36,7 @@ class Tally:
         """Count a shard that an earlier run made.
 
         Raises:
-            TooManySkipped: With it there are.
+            TooManySkipped: The total now exceeds `allowed`.
         """
         self.done += slots
         self.skips += skips
@@ -46,23 +46,23 @@ class Tally:
         """Count a batch, or a piece of one, that was made in this run.
 
         Raises:
-            TooManySkipped: With it there are.
+            TooManySkipped: The total now exceeds `allowed`.
         """
         written = sum(len(sample.payloads["image"]) for sample in result.samples)
         dealt = len(result.samples) + len(result.skips)
         self.add(dealt, result.skips, read=result.read, written=written)
 
     def add(self, slots: int, skips: Sequence[Skip], *, read: int, written: int) -> None:
-        """Count what was made in this run.
+        """Count samples of this run.
 
         Args:
-            slots: Samples dealt with, skipped ones too.
+            slots: Processed samples, skipped ones included.
             skips: The skipped ones.
-            read: Bytes read for them.
-            written: Bytes stored of them.
+            read: Bytes read for these samples.
+            written: Bytes stored for these samples.
 
         Raises:
-            TooManySkipped: With them there are.
+            TooManySkipped: The total now exceeds `allowed`.
         """
         self.done += slots
         self.fresh += slots

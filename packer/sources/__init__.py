@@ -61,15 +61,15 @@ class Source(Protocol):
     def scan(
         self,
         litter: Collection[bytes] = (),
-        hear: Callable[[int], None] | None = None,
+        report: Callable[[int], None] | None = None,
         output: Path | None = None,
     ) -> Listing:
         """List the candidates, in one pass, without opening one of them.
 
         Args:
             litter: Paths that a recipe names as known litter; counted as ignored.
-            hear: Called at intervals with the number of candidates found so far, if the scan takes
-                long.
+            report: Called at intervals with the number of candidates found so far, if the scan
+                takes long.
             output: Folder of the pack, which is not part of the source even if it is inside it.
 
         Raises:
@@ -140,7 +140,7 @@ PROTOCOL = SourceKind
 def list_files(
     files: Iterable[tuple[bytes, int, int]],
     litter: Collection[bytes] = (),
-    hear: Callable[[int], None] | None = None,
+    report: Callable[[int], None] | None = None,
 ) -> Listing:
     """Make the listing of a source by the rules that hold for all kinds.
 
@@ -148,11 +148,11 @@ def list_files(
         files: (path, size in bytes, modification time in ns or 0) of all files, candidates or not,
             in any order. Parts of a path are separated by "/".
         litter: As given to `Source.scan`.
-        hear: As given to `Source.scan`.
+        report: As given to `Source.scan`.
     """
     from packer.sources._candidates import Candidates, is_hidden
 
-    found = Candidates(litter, hear)
+    found = Candidates(litter, report)
     folders: dict[bytes, bool] = {b"": False}
 
     def enter(folder: bytes) -> bool:

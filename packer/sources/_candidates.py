@@ -34,7 +34,7 @@ _SYSTEM_FOLDERS = frozenset(
 )
 _EXAMPLES = 5
 #: Files between two reports: about a second on a slow network file system.
-HEARD_EVERY = 1000
+REPORT_EVERY = 1000
 #: Limits of the columns of a listing. A file's time in ns is outside them before 1678 and after
 #: 2262; as it only shows whether the file changed, the nearest valid time is enough.
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
@@ -121,14 +121,14 @@ class Candidates:
 
     Args:
         litter: Paths of files that a recipe names as known litter.
-        hear: Called now and then with the number of candidates found so far.
+        report: Called now and then with the number of candidates found so far.
     """
 
     def __init__(
-        self, litter: Collection[bytes] = (), hear: Callable[[int], None] | None = None
+        self, litter: Collection[bytes] = (), report: Callable[[int], None] | None = None
     ) -> None:
         self._litter = frozenset(litter)
-        self._hear = hear
+        self._report = report
         self._seen = 0
         self._paths: list[bytes] = []
         self._sizes = array("q")
@@ -169,13 +169,13 @@ class Candidates:
             self._sizes.append(clamp(size))
             self._stamps.append(clamp(stamp))
         self._inodes.append(inode)
-        self._report()
+        self._report_if_due()
 
-    def _report(self) -> None:
-        """Call `hear` if it is due. Ignored files count too, as they take time."""
+    def _report_if_due(self) -> None:
+        """Call `report` if it is due. Ignored files count too, as they take time."""
         self._seen += 1
-        if self._seen % HEARD_EVERY == 0 and self._hear is not None:
-            self._hear(len(self._paths))
+        if self._seen % REPORT_EVERY == 0 and self._report is not None:
+            self._report(len(self._paths))
 
     def add_missing(self, path: bytes, why: str) -> None:
         """Add a candidate whose file is missing: it will be skipped and counted."""
@@ -242,7 +242,7 @@ class Candidates:
 
     def ignore(self, reason: str, path: bytes) -> None:
         """Count a file, or a whole hidden folder, as ignored."""
-        self._report()
+        self._report_if_due()
         self._ignored[reason] = self._ignored.get(reason, 0) + 1
         examples = self._examples.setdefault(reason, [])
         examples.append(path)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from packer.errors import ImageError, SourceError
 from packer.sources import MAX_FILE_BYTES, _tar, _zip, read_error
-from packer.sources._candidates import HEARD_EVERY, is_picture
+from packer.sources._candidates import REPORT_EVERY, is_picture
 from packer.sources._member import Member
 from packer.sources._numbers import read_numbers
 from packer.sources._tree import Tree
@@ -110,7 +110,7 @@ class ArchiveSource:
     def scan(
         self,
         litter: Collection[bytes] = (),
-        hear: Callable[[int], None] | None = None,
+        report: Callable[[int], None] | None = None,
         output: Path | None = None,
     ) -> Listing:
         """See `packer.sources.Source.scan`.
@@ -120,7 +120,7 @@ class ArchiveSource:
             DamageError: The archive is damaged or cut short.
         """
         self._key = self._key._replace(litter=tuple(sorted(litter)))
-        table = _table(self._key, hear)
+        table = _table(self._key, report)
         listing = table.listing
         return replace(listing, numbers=read_numbers(listing, table.number_files, table.read_small))
 
@@ -132,7 +132,7 @@ class ArchiveSource:
 class _Table:
     """Offsets of an archive's candidates, and the open archive."""
 
-    def __init__(self, key: _Key, hear: Callable[[int], None] | None) -> None:
+    def __init__(self, key: _Key, report: Callable[[int], None] | None) -> None:
         self._path = key.path
         try:
             self._fd = os.open(key.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -146,7 +146,7 @@ class _Table:
             is_zip = _is_zip(os.pread(self._fd, _HEAD_BYTES, 0))
             self._read_member = _zip.read_member if is_zip else _tar.read_member
             members = (_zip if is_zip else _tar).members(self._fd, key.path)
-            tree = Tree(_reported(members, hear), self._read_small, os.fsencode(key.path))
+            tree = Tree(_reported(members, report), self._read_small, os.fsencode(key.path))
             self.listing, self._places = tree.listing(key.root, key.litter)
         except OSError as error:
             raise _unreadable(key.path, error) from error
@@ -188,25 +188,26 @@ _MOST_TABLES = 2
 _tables: dict[_Key, _Table] = {}
 
 
-def _table(key: _Key, hear: Callable[[int], None] | None = None) -> _Table:
-    """Return the table of an archive, and read it if this process has not done so; `hear` is called
-    at intervals with the number of pictures found so far.
+def _table(key: _Key, report: Callable[[int], None] | None = None) -> _Table:
+    """Return the table of an archive, and read it if this process has not done so.
+
+    `report` is called at intervals with the number of pictures found so far.
     """
     table = _tables.get(key)
     if table is None:
-        table = _Table(key, hear)
+        table = _Table(key, report)
         for old in list(_tables)[: 1 - _MOST_TABLES]:
             _tables.pop(old, None)
         _tables[key] = table
     return table
 
 
-def _reported(members: Iterable[Member], hear: Callable[[int], None] | None) -> Iterator[Member]:
+def _reported(members: Iterable[Member], report: Callable[[int], None] | None) -> Iterator[Member]:
     pictures = 0
     for number, member in enumerate(members, 1):
         pictures += is_picture(member.name)
-        if hear is not None and number % HEARD_EVERY == 0:
-            hear(pictures)
+        if report is not None and number % REPORT_EVERY == 0:
+            report(pictures)
         yield member
 
 

@@ -97,7 +97,7 @@ class DrawnSource:
     def scan(
         self,
         litter: Collection[bytes] = (),
-        hear: Callable[[int], None] | None = None,
+        report: Callable[[int], None] | None = None,
         output: Path | None = None,
     ) -> Listing:
         """See `packer.sources.Source.scan`; draws all pictures, as sizes are only known then."""

@@ -87,7 +87,7 @@ class FolderSource:
     def scan(
         self,
         litter: Collection[bytes] = (),
-        hear: Callable[[int], None] | None = None,
+        report: Callable[[int], None] | None = None,
         output: Path | None = None,
     ) -> Listing:
         """See `packer.sources.Source.scan`.
@@ -95,7 +95,7 @@ class FolderSource:
         Each folder is listed once, and each candidate's size taken from its directory entry:
         on NFS the listing includes the attributes, so this costs no round trip per file.
         """
-        found = Candidates(litter, hear)
+        found = Candidates(litter, report)
         avoided = _packs.avoid(self.top, output)
         try:
             waiting = [_Folder(b"", frozenset([_packs.identity_of(os.stat(self.top))]))]  # noqa: PTH116

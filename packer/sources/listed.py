@@ -118,7 +118,7 @@ class ListedSource(FolderSource):
     def scan(
         self,
         litter: Collection[bytes] = (),
-        hear: Callable[[int], None] | None = None,
+        report: Callable[[int], None] | None = None,
         output: Path | None = None,
     ) -> Listing:
         """See `packer.sources.Source.scan`. A missing file is a candidate all the same: it
@@ -127,7 +127,7 @@ class ListedSource(FolderSource):
         Raises:
             SourceError: Also if very many files are missing.
         """
-        found = Candidates(litter, hear)
+        found = Candidates(litter, report)
         avoided = _packs.avoid(self.top, output).path
         own = () if avoided is None else (avoided + b"/",)
         packs = {pack for pack in self._packs() if not (pack + b"/").startswith(own)}

@@ -83,7 +83,7 @@ def compare_source(
     packed = dict(_packed(folder, manifest))
     skipped = _skipped(folder / LEDGER_NAME)
     found = _compare_samples(job, manifest, packed, skipped)
-    libraries = describe_difference(dict(manifest.libraries), dict(job.libraries))
+    libraries = describe_difference(dict(manifest.libraries), dict(job.agreement.pack.libraries))
     if libraries:
         reporter.warn(f"made with {libraries}: pictures are not compared, paths and labels are")
         return found

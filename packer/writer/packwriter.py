@@ -1,11 +1,11 @@
-"""Packs from data that is in no folder.
+"""Write packs from data that does not lie in a folder.
 
     from packer.writer import PackWriter
 
     with PackWriter("shapes", classes=["circle", "square"]) as writer:
         writer.write(image=pixels, label="circle", key="circle/1.png", split="train")
 
-Pictures are resized and encoded as `packer convert` does.
+Pictures are resized and encoded as by `packer convert`.
 """
 
 from __future__ import annotations
@@ -40,42 +40,36 @@ from packer.settings.options import ConvertOptions
 from packer.settings.parsing import SPLIT_NAME
 from packer.types import NO_LABEL, Encoded, Sample, Skip, display_path, path_bytes
 from packer.writer.pictures import encode_picture
-from packer.writer.settings import (
-    OnError,
-    Order,
-    check_run,
-    settings_of,
-    what_to_write,
-)
-from packer.writer.split import Finished, ShardTarget, SplitWriter, splits_there
+from packer.writer.settings import OnError, Order, check_run, settings_of, what_to_write
+from packer.writer.split import Finished, SplitTarget, SplitWriter, splits_there
 from packer.writer.spool import Spool
 
 
 class PackWriter:
-    """Writes a pack sample by sample; a context manager.
+    """Write a pack sample by sample; a context manager.
 
-    Leaving the block writes the indexes and the manifest. Left by an exception, finished shards are
-    kept, and the exception says so: `PackWriter(…, resume=True)` and the same writes go on behind
-    them. `abort` removes what was written.
+    Leaving the block writes the indexes and the manifest. If an exception leaves it, finished
+    shards are kept and a note on the exception counts them: `PackWriter(…, resume=True)` and the
+    same writes continue after them. `abort` removes all written files.
 
     Args:
-        out: The pack's folder; must be empty or not there, or hold what `resume` goes on from.
+        out: The pack's folder: empty, missing, or with `resume` an unfinished pack.
         classes: Class names; a sample's label is one of them, or its index. None: samples without
             labels.
         options: How pictures are made and packed (resize, codec, format, batch and shard size).
         fields: Further fields, kept as bytes: the extension of their members in tar shards by name,
             such as {"caption": "txt"}.
         order: "written": samples are packed in the order in which they are written, so write them
-            in shuffled order: on-disk batches then mix classes. "shuffled": they wait, encoded, in
-            a file in `out` and are packed in random order at the end; this takes twice the room on
-            disk meanwhile, and nothing is finished before the end.
-        seed: Seed of the order "shuffled", which depends on it and the samples' keys alone.
-        on_error: What a picture does that cannot be stored. "raise": `write` raises ImageError and
-            nothing else happens, so that a caller may go on; "skip": it is listed with its reason
-            in the pack's skipped.jsonl, and counted.
+            in shuffled order: on-disk batches then mix classes. "shuffled": encoded samples wait in
+            a file in `out` and are packed in random order at the end; this temporarily takes twice
+            the disk space, and no shard is finished before the end.
+        seed: Seed of the order "shuffled", which depends only on it and on the samples' keys.
+        on_error: Effect of a picture that cannot be stored. "raise": `write` raises ImageError and
+            changes nothing, so that the caller can continue; "skip": the picture is counted and
+            listed with the reason in the pack's skipped.jsonl.
         max_skipped: How many pictures may be skipped; None: 1 % of them, at least 10.
-        resume: Go on from an unfinished pack, if there is one. The same samples must be written
-            again, in the same order; those in finished shards are not looked at.
+        resume: Continue an unfinished pack, if there is one. The same samples must be written again
+            in the same order; pictures in finished shards are not encoded again.
 
     Raises:
         UsageError: `out` is not empty, holds an unfinished pack with other settings, or an argument
@@ -108,7 +102,9 @@ class PackWriter:
         self._splits: dict[str, SplitWriter] = {}
         self._spools: dict[str, Spool] = {}
         self._keys: set[bytes] = set()
-        self._done: dict[bytes, int] = {}  # slots of samples in finished shards, not yet met again
+        self._done: dict[
+            bytes, int
+        ] = {}  # slots of samples in finished shards, not yet written again
         self._slots = 0
         self._skips: list[Skip] = []
         self._notes: Counter[str] = Counter()
@@ -138,22 +134,22 @@ class PackWriter:
         """Add one sample.
 
         Args:
-            image: A picture's file as bytes, or its path (both keep coded pixels that need no
-                change); a PIL image; its pixels, upright, uint8: an array H×W×3 (RGB), H×W×1 or H×W
+            image: A picture's file as bytes, or its path (coded pixels that need no change are
+                kept); a PIL image; its pixels, upright, uint8: an array H×W×3 (RGB), H×W×1 or H×W
                 (gray), or a torch tensor, also 3×H×W or 1×H×W.
-            key: Names the sample, as a path would; unique in the pack.
+            key: Name of the sample, like a path; unique in the pack.
             label: A class's name, or its index (any integer type); NO_LABEL (-1): none.
             split: Name of its split.
-            fields: Bytes of the writer's further fields; those left out are absent in this sample.
+            fields: Bytes of the writer's further fields; a field left out is absent in this sample.
 
         Returns:
-            Whether it is packed; False: it was skipped.
+            Whether it is packed; False if it was skipped.
 
         Raises:
-            ImageError: The picture cannot be stored; nothing was written, go on if you like.
-            TooManySkipped: More pictures than `max_skipped`.
-            UsageError: A key for the second time, a label that is no class, no split name, a field
-                that the writer was not told of or that is no bytes; after `resume`, another order.
+            ImageError: The picture cannot be stored; nothing was written, and writing can continue.
+            TooManySkipped: More pictures than `max_skipped` were skipped.
+            UsageError: The key was written already; the label, split name or field is invalid;
+                after `resume`, the order differs.
             OutputError: The file system refused.
         """
         path = path_bytes(key)
@@ -192,7 +188,7 @@ class PackWriter:
 
         Raises:
             TooManySkipped: More pictures were skipped than allowed.
-            UsageError: After `resume`, samples of finished shards were not written again.
+            UsageError: After `resume`, a sample of a finished shard was not written again.
             OutputError: The file system refused.
         """
         if self._done:
@@ -213,7 +209,7 @@ class PackWriter:
         return manifest
 
     def abort(self) -> None:
-        """Remove what was written, finished shards too."""
+        """Remove all written files, finished shards included."""
         self._abandon()
         for writer in self._splits.values():
             writer.remove()
@@ -244,7 +240,7 @@ class PackWriter:
         if there and not self._resume:
             raise UsageError(
                 f"{self._out}: holds an unfinished pack",
-                "resume=True goes on from it; or remove the folder",
+                "resume=True continues it; or remove the folder",
             )
         if not there and not _is_empty(self._out):
             raise UsageError(f"{self._out}: is not an empty folder", "use another folder")
@@ -283,9 +279,9 @@ class PackWriter:
             publish_over(path.parent, path, json.dumps(ours).encode())
 
     @property
-    def _target(self) -> ShardTarget:
+    def _target(self) -> SplitTarget:
         options = self._settings.options
-        return ShardTarget(
+        return SplitTarget(
             out=self._out,
             format=options.format,
             fields=self._settings.fields,
@@ -300,7 +296,7 @@ class PackWriter:
         return self._splits[name]
 
     def _pass_over(self, path: bytes, key: str) -> None:
-        """A sample of a finished shard, which is written again."""
+        """Skip a sample that is in a finished shard."""
         slot = self._done.pop(path)
         if slot != self._slots:
             raise UsageError(
@@ -371,14 +367,14 @@ class PackWriter:
         )
 
     def _abandon(self) -> None:
-        """Remove what is not finished."""
+        """Remove unfinished files."""
         for spool in self._spools.values():
             spool.remove()
         for writer in self._splits.values():
             writer.abandon()
 
     def _keep(self) -> str:
-        """Leave what is finished; what is said of it."""
+        """Keep finished shards; return a note about them."""
         records = [record for writer in self._splits.values() for record in writer.records]
         if not records or self.order == "shuffled":
             self.abort()
@@ -388,12 +384,12 @@ class PackWriter:
         samples = sum(record.samples for record in records)
         return (
             f"{self._out}: {len(records)} finished shards with {samples} samples are kept; "
-            "PackWriter(…, resume=True) and the same writes go on behind them"
+            "PackWriter(…, resume=True) and the same writes continue after them"
         )
 
 
 def _is_empty(out: Path) -> bool:
-    """Whether nothing is there but what a process left that was killed as it began."""
+    """Whether the folder is missing or empty, but for files of a process killed at its start."""
     if not out.exists():
         return True
     names = {path.name for path in out.iterdir()} if out.is_dir() else {out.name}

@@ -1,4 +1,4 @@
-"""What code gives as a picture → what a shard stores for it."""
+"""Encode a picture given as bytes, path, PIL image, array or tensor."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from packer.types import Array, Encoded, Pixels
 
 
 def encode_picture(image: Any, options: ImageOptions) -> Encoded:
-    """Resize and encode a picture, whatever it is given as.
+    """Resize and encode a picture of any supported type.
 
     Args:
         image: A picture's file as bytes, or the path of one; a PIL image; pixels, uint8, upright:
             an array H×W×3 (RGB), H×W×1 or H×W (gray), or a torch tensor of these shapes or 3×H×W
-            or 1×H×W. A tensor whose first and last sides would both do is taken as 3×H×W or 1×H×W.
-        options: What is asked for.
+            or 1×H×W. A tensor whose first and last sides are both valid is read as 3×H×W or 1×H×W.
+        options: How pictures are made.
 
     Raises:
-        ImageError: It cannot be stored.
+        ImageError: The picture cannot be stored.
     """
     if isinstance(image, bytes | bytearray | memoryview):
         return transcode(bytes(image), options)
@@ -66,7 +66,7 @@ def _is_tensor(image: Any) -> bool:
 
 def _of_tensor(tensor: Any) -> Array:
     """H×W×C or H×W."""
-    if str(tensor.dtype) != "torch.uint8":  # numpy does not know all of torch's types
+    if str(tensor.dtype) != "torch.uint8":  # numpy lacks some of torch's dtypes
         raise _wrong(tuple(tensor.shape), str(tensor.dtype))
     array: Array = tensor.detach().cpu().numpy()
     if array.ndim == 3 and array.shape[0] in (1, 3):

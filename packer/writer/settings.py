@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from packer.arguments import check_choice
+from packer.arguments import check_choice, check_names
 from packer.errors import UsageError, suggestion
 from packer.packing.planning.agreement import image_fields
 from packer.settings.kinds import Flag, Names, Whole, wrong_type
@@ -20,7 +20,8 @@ Order: TypeAlias = Literal["written", "shuffled"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 OnError: TypeAlias = Literal["raise", "skip"]
 ON_ERROR: tuple[OnError, ...] = get_args(OnError)
-#: Becomes part of array names in the index, of data set names in HDF5, of member names in tar.
+#: Field names become part of array names in the index, data set names in HDF5 and member names in
+#: tar.
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -60,7 +61,7 @@ class WriterSettings:
         """Return the index of a class that is given by its index or name.
 
         Raises:
-            UsageError: There is no such class.
+            UsageError: The class does not exist.
         """
         if isinstance(given, str):
             if given not in self.classes:
@@ -126,8 +127,8 @@ def settings_of(
     own = image_fields(options.codec)
     further = _extensions(fields)
     both = own + _further_fields(own, further)
-    names = classes if isinstance(classes, str) or classes is None else tuple(classes)
-    checked = Names().check("classes", () if names is None else names)
+    check_names("classes", classes)
+    checked = Names().check("classes", () if classes is None else tuple(classes))
     return WriterSettings(options, checked, further, both, order, seed)
 
 

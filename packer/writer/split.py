@@ -1,4 +1,4 @@
-"""One split of a pack whose samples come one by one; what is finished of it stays."""
+"""Write one split of a pack sample by sample; finished shards stay."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from packer.notes import note_names
 from packer.pack.columns import ShardRecord, index_name, read_path
 from packer.pack.index_form import open_shard_index
 from packer.packing.shards.shard import WORK_FOLDER, ShardBuilder
-from packer.packing.shards.state import ShardState, read_state, write_state
+from packer.packing.shards.state import ShardState, read_shard_state, write_shard_state
 from packer.types import Field, Sample
 
 
 @dataclass(frozen=True)
-class ShardTarget:
-    """Where shards go, and how they are made.
+class SplitTarget:
+    """Where and how a split's shards are made.
 
     Attributes:
         out: The pack's folder.
         format: tar, lmdb, hdf5.
         fields: Fields of every sample.
         batch_size: Samples in an on-disk batch.
-        shard_size: Bytes that a shard should come near.
+        shard_size: Target size of a shard, in bytes.
         one_size: Whether all pictures have the same size.
     """
 
@@ -44,12 +44,12 @@ class ShardTarget:
 
 @dataclass
 class Finished:
-    """What an earlier run finished.
+    """Samples that an earlier run finished.
 
     Attributes:
-        slots: Of the samples in finished shards, by path.
+        slots: Slots of the samples in finished shards, by path.
         notes: Number of their pictures by note.
-        size: (width, height) of one of them; None if there is none.
+        size: (width, height) of one picture; None if there is none.
     """
 
     slots: dict[bytes, int] = field(default_factory=dict)
@@ -58,18 +58,18 @@ class Finished:
 
 
 class SplitWriter:
-    """One split's shards, one after the other. Each one that is finished is there for good, with
-    its state, so that another process can go on behind it.
+    """Write one split's shards, one after the other. Each finished shard is published with its
+    state, so that another process can continue after it.
 
     Args:
-        target: Where they go.
+        target: Where and how the shards are made.
         split: Name of the split.
 
     Attributes:
-        records: Of the finished shards.
+        records: Records of the finished shards.
     """
 
-    def __init__(self, target: ShardTarget, split: str) -> None:
+    def __init__(self, target: SplitTarget, split: str) -> None:
         self.records: list[ShardRecord] = []
         self._target = target
         self._split = split
@@ -79,14 +79,14 @@ class SplitWriter:
         self._notes: Counter[str] = Counter()
 
     def take_over(self, finished: Finished) -> None:
-        """Go on behind the shards that an earlier run finished, and add them to `finished`.
+        """Continue after the shards that an earlier run finished, and add them to `finished`.
 
         Raises:
             OutputError: A shard's state cannot be read.
         """
         out = self._target.out
         while (out / self._name).exists():
-            state = read_state(out, Path(self._name).stem)
+            state = read_shard_state(out, Path(self._name).stem)
             index = open_shard_index(out, state.record, self._target.fields)
             for sample, slot in enumerate(index["slot"].tolist()):
                 finished.slots[read_path(index, sample)] = slot
@@ -109,14 +109,14 @@ class SplitWriter:
                 self._finish_shard()
 
     def flush(self) -> None:
-        """Write what waits and finish the last shard."""
+        """Write the waiting samples and finish the last shard."""
         if self._waiting:
             self._write_batch()
         if self._builder is not None:
             self._finish_shard()
 
     def abandon(self) -> None:
-        """Remove the shard that is not finished."""
+        """Remove the unfinished shard."""
         if self._builder is not None:
             self._builder.abort()
             self._builder = None
@@ -132,7 +132,7 @@ class SplitWriter:
 
     @property
     def _name(self) -> str:
-        """Of the next shard."""
+        """File name of the next shard."""
         return self._target.shard_name(self._split, len(self.records))
 
     def _write_batch(self) -> None:
@@ -151,14 +151,14 @@ class SplitWriter:
         assert self._builder is not None, "called with a shard open"
         record = self._builder.finish()
         state = ShardState(record, (), self._notes, stamps="")
-        write_state(self._target.out, Path(record.name).stem, state)
+        write_shard_state(self._target.out, Path(record.name).stem, state)
         self._builder.publish()
         self.records.append(record)
         self._builder, self._bytes, self._notes = None, 0, Counter()
 
 
-def splits_there(target: ShardTarget) -> list[str]:
-    """Names of the splits of which an unfinished pack has a finished shard."""
+def splits_there(target: SplitTarget) -> list[str]:
+    """Names of the splits with a finished shard in an unfinished pack."""
     ending = target.shard_name("", 0)
     return sorted(
         path.name.removesuffix(ending)

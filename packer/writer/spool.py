@@ -1,4 +1,4 @@
-"""Samples that wait on disk until all are there, and then come in random order."""
+"""Keep samples on disk until all are written, and then read them in random order."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Spool:
     """A file of encoded samples. Memory holds 16 bytes and the hash of the path for each.
 
     Args:
-        folder: Where the file is made; it must not outlive this object.
-        seed: Of the order, which depends on the seed and the samples' paths alone.
+        folder: Folder of the temporary file.
+        seed: Seed of the order, which depends only on it and on the samples' paths.
 
     Raises:
         OutputError: The file system refused.
@@ -46,7 +46,7 @@ class Spool:
         self._rank.append(int(hash_paths([sample.path], b"order", self._seed)[0]))
 
     def shuffled(self, first: int) -> Iterator[Sample]:
-        """All samples in random order; their slots count from `first`."""
+        """All samples in random order, with slots from `first` on."""
         with output_errors(self._path):
             self._file.flush()
         for slot, number in enumerate(np.argsort(self._rank, kind="stable").tolist(), first):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from packer.formats._places import EndToEnd, Places, batch_bytes
+from packer.formats._places import EndToEnd, PayloadPlaces, batch_bytes
 from packer.types import Field, Sample
 
 FIELDS = (
@@ -13,7 +13,7 @@ FIELDS = (
 
 
 def test_layout_is_absolute_and_keeps_absent_ones() -> None:
-    places = Places(FIELDS)
+    places = PayloadPlaces(FIELDS)
     places.add_sample({"image": (0, 5), "extra": (5, 0)})
     places.end_batch(1, 5)
     places.end_batch(0, 0)

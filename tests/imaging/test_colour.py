@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import struct
@@ -12,6 +13,8 @@ from PIL import Image, ImageCms
 from packer.imaging import colour
 from packer.imaging.colour import conversion
 from packer.imaging.decode import decode
+from packer.imaging.heads.probe import probe
+from packer.imaging.plan import plan_picture
 from packer.imaging.resize import resize
 from packer.settings.options import ImageOptions
 from packer.types import Pixels
@@ -95,13 +98,14 @@ def test_converting_after_shrinking_gives_the_same_picture(
     photo = draw_photo(160, 120)
     data = save(photo, "jpeg", quality=95, icc_profile=_matrix_profile(_ADOBE, 2.2))
     options = ImageOptions(size=(side, side), mode=mode, background=(9, 90, 200))
-    first = resize(decode(data), options)
-    later = resize(decode(data, defer_colour=True), options)
+    plan = plan_picture(probe(data), dataclasses.replace(options, exact_decode=True))
+    first = resize(decode(data), plan)
+    later = resize(decode(data, plan), plan)
     difference = np.abs(first.astype(int) - later)
     assert difference.mean() < 1
     assert np.percentile(difference, 99) <= 4  # more where a filter overshoots the gamut
     assert np.array_equal(later[0, 0], first[0, 0]) or mode != "pad"
-    plain = resize(decode(save(photo, "jpeg", quality=95)), options)
+    plain = resize(decode(save(photo, "jpeg", quality=95)), plan)
     assert np.abs(later.astype(int) - plain).mean() > 2  # it was converted at all
 
 

@@ -10,10 +10,11 @@ import simplejpeg
 from PIL import Image, ImageFile
 
 from packer.errors import ImageError
-from packer.imaging.decode import decode
+from packer.imaging.decode import Decoded, decode
 from packer.imaging.heads.probe import probe
 from packer.imaging.heads.sniff import EXTENSIONS
-from packer.imaging.resize import geometry, resize
+from packer.imaging.plan import plan_picture
+from packer.imaging.resize import resize
 from packer.settings.options import ImageOptions
 from packer.types import Array, Pixels
 
@@ -76,10 +77,11 @@ def test_orientation_and_reduced_scale_go_together(
     exif[0x0112] = orientation
     data = save(image, "jpeg", quality=95, exif=exif)
     options = ImageOptions(size=(48, 48))
-    picture = decode(data, target=geometry(523, 389, options).scaled)
+    plan = plan_picture(probe(data), options)
+    picture = decode(data, plan)
     assert picture.pixels.shape == (98, 131, 3)
     assert (picture.width, picture.height) == (523, 389)
-    assert _difference(resize(picture, options), resize(upright, options)) < 2
+    assert _difference(resize(picture, plan), resize(Decoded.of(upright), plan)) < 2
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"])
@@ -160,7 +162,7 @@ def test_transparent_pixels_show_the_background(kind: str, save: Callable[..., b
     assert (decode(data).pixels[:, 16:] == 255).all()
     assert (decode(data).pixels[:, :14] == (255, 0, 0)).all()
     options = ImageOptions(background=(1, 2, 3))
-    assert (decode(data, options=options).pixels[:, 16:] == (1, 2, 3)).all()
+    assert (decode(data, plan_picture(probe(data), options)).pixels[:, 16:] == (1, 2, 3)).all()
     assert decode(data).notes == ("alpha",)
 
 
@@ -320,8 +322,12 @@ def test_reduced_scale_only_while_twice_the_target(
     target: tuple[int, int], shape: tuple[int, int], draw_photo: Callable[..., Pixels]
 ) -> None:
     data = simplejpeg.encode_jpeg(draw_photo(240, 160, 1))
-    assert decode(data, target=target).pixels.shape == (*shape, 3)
-    assert decode(data, target=(target[0] + 1, target[1])).pixels.shape != (*shape, 3)
+    larger = (target[0] + 1, target[1])
+    plans = [
+        plan_picture(probe(data), ImageOptions(size=t, mode="exact")) for t in (target, larger)
+    ]
+    assert decode(data, plans[0]).pixels.shape == (*shape, 3)
+    assert decode(data, plans[1]).pixels.shape != (*shape, 3)
     assert decode(data).pixels.shape == (160, 240, 3)
 
 
@@ -332,18 +338,13 @@ def test_reduced_scale_costs_less_than_the_encoding(draw_photo: Callable[..., Pi
     for seed in range(12):
         width, height = 280 + 37 * seed, 260 + 23 * seed
         data = simplejpeg.encode_jpeg(draw_photo(width, height, seed), quality=92)
-        target = geometry(width, height, options).scaled
-        reduced = decode(data, target=target)
+        plan = plan_picture(probe(data), options)
+        reduced = decode(data, plan)
         assert reduced.pixels.shape[1] < width
-        error = resize(reduced, options).astype(float) - resize(decode(data), options)
+        error = resize(reduced, plan).astype(float) - resize(decode(data), plan)
         measured.append(10 * np.log10(255**2 / np.mean(error**2)))
     assert np.percentile(measured, 5) >= 32
     assert np.median(measured) >= 38
-
-
-def test_a_head_that_is_known_is_not_read_again(photo: Pixels, save: Callable[..., bytes]) -> None:
-    data = save(photo, "jpeg")
-    assert np.array_equal(decode(data, head=probe(data)).pixels, decode(data).pixels)
 
 
 def test_cmyk_is_inverted_with_and_without_adobes_marker(save: Callable[..., bytes]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from packer.packing.planning.agreement import Agreement
+from packer.packing.planning.agreement import Agreement, unfinished_pack
 from packer.settings.options import ConvertOptions
 
 
@@ -27,6 +27,8 @@ def make_agreement() -> Callable[..., Agreement]:
             "shard_batches": 2,
             "ignored": {},
         }
-        return Agreement(**(values | changes))
+        values |= changes
+        plan = {name: values.pop(name) for name in ("splits", "shard_batches", "ignored")}
+        return Agreement(unfinished_pack(**values), **plan)
 
     return make

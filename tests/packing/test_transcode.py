@@ -10,8 +10,10 @@ from PIL import Image, ImageCms
 
 from packer.codecs import load_codec
 from packer.errors import ImageError
-from packer.imaging.decode import decode
+from packer.imaging.decode import Decoded, decode
+from packer.imaging.heads.head import Head
 from packer.imaging.heads.probe import probe
+from packer.imaging.plan import plan_picture
 from packer.imaging.resize import resize
 from packer.packing.transcode import transcode, transcode_pixels
 from packer.settings.options import ImageOptions
@@ -39,6 +41,11 @@ def _pixels(encoded: Encoded, codec: str = "jpeg") -> Pixels:
     return load_codec(codec).decode(encoded.payload, encoded.width, encoded.height)
 
 
+def _resized(pixels: Pixels, options: ImageOptions) -> Pixels:
+    picture = Decoded.of(pixels)
+    return resize(picture, plan_picture(Head("", picture.width, picture.height), options))
+
+
 def _error(first: Pixels, second: Pixels) -> float:
     assert first.shape == second.shape
     return float(np.abs(first.astype(int) - second.astype(int)).mean())
@@ -50,7 +57,7 @@ def test_every_kind_to_every_codec(kind: str, codec: str, pixels: Pixels) -> Non
     """Width and height must not be exchanged: 96 x 64, not 64 x 96."""
     encoded = transcode(_save(pixels, kind), ImageOptions(size=(64, 64), codec=codec))
     assert (encoded.width, encoded.height) == (96, 64)
-    assert _error(_pixels(encoded, codec), resize(pixels, _SHORT)) < 8
+    assert _error(_pixels(encoded, codec), _resized(pixels, _SHORT)) < 8
     assert encoded.notes == ()
 
 
@@ -62,7 +69,7 @@ def test_every_mode(mode: str, pixels: Pixels) -> None:
     encoded = transcode(_save(pixels, "png"), options)
     shape = {"short": (80, 120), "long": (53, 80)}.get(mode, (60, 80))
     assert (encoded.height, encoded.width) == shape
-    assert np.array_equal(_pixels(encoded, "raw"), resize(pixels, options))
+    assert np.array_equal(_pixels(encoded, "raw"), _resized(pixels, options))
 
 
 @pytest.mark.parametrize(("kind", "codec"), [("jpeg", "jpeg"), ("png", "png"), ("webp", "webp")])
@@ -180,7 +187,7 @@ def test_exact_decode_never_reduces_the_scale() -> None:
     """A one-pixel checkerboard: full decoding and a picking filter see black and white."""
     board = np.repeat((np.indices((512, 512)).sum(0) % 2 * 255).astype(np.uint8)[..., None], 3, -1)
     data = _save(board, "jpeg", quality=100, subsampling=0)
-    full = resize(decode(data).pixels, _SHORT)
+    full = _resized(decode(data).pixels, _SHORT)
     exact = transcode(data, ImageOptions(size=(64, 64), codec="raw", exact_decode=True))
     assert np.array_equal(_pixels(exact, "raw"), full)
     picked = transcode(data, ImageOptions(size=(64, 64), codec="raw", filter="nearest"))
@@ -221,7 +228,7 @@ def test_equal_input_gives_equal_bytes(pixels: Pixels) -> None:
 def test_pixels_that_were_never_in_a_file(pixels: Pixels) -> None:
     encoded = transcode_pixels(pixels[::-1], ImageOptions(size=(64, 64), codec="png"))
     assert (encoded.width, encoded.height) == (96, 64)
-    expected = resize(np.ascontiguousarray(pixels[::-1]), _SHORT)
+    expected = _resized(np.ascontiguousarray(pixels[::-1]), _SHORT)
     assert np.array_equal(_pixels(encoded, "png"), expected)
     for shape, reason in (((0, 5, 3), "bad-size"), ((20_000, 20_000, 3), "too-large")):
         empty = np.broadcast_to(np.uint8(0), shape)

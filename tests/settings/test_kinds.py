@@ -112,7 +112,7 @@ def test_other_forms_are_equal_to_the_usual_one(
         ({"exclude_classes": "257.clutter"}, "exclude classes '257.clutter' is not a list"),
         ({"batch_size": True}, "batch size True is not a whole number"),
         ({"upscale": "no"}, "upscale 'no' is not true or false"),
-        ({"codec": None}, "unknown codec None (known: jpeg, png, raw, webp)"),
+        ({"codec": None}, "unknown codec None (known: 'jpeg', 'png', 'raw', 'webp')"),
         ({"part": 4}, "part 4 is not K/N"),
         ({"shard_size": "many"}, "'many' is not a size in bytes"),
     ],

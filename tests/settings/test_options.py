@@ -34,10 +34,10 @@ def test_defaults_are_those_of_the_contract() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"codec": "jpg"}, "unknown codec 'jpg' (did you mean 'jpeg'?)"),
-        ({"format": "tarr"}, "unknown format 'tarr' (did you mean 'tar'?)"),
-        ({"filter": "cubic"}, "unknown filter 'cubic' (did you mean 'bicubic'?)"),
-        ({"resize_mode": "shorter"}, "unknown resize mode 'shorter' (did you mean 'short'?)"),
+        ({"codec": "jpg"}, "unknown codec 'jpg' (did you mean 'jpeg'?"),
+        ({"format": "tarr"}, "unknown format 'tarr' (did you mean 'tar'?"),
+        ({"filter": "cubic"}, "unknown filter 'cubic' (did you mean 'bicubic'?"),
+        ({"resize_mode": "shorter"}, "unknown resize mode 'shorter' (did you mean 'short'?"),
         ({"subsampling": "420"}, "unknown subsampling '420'"),
         ({"order": "random"}, "unknown order 'random'"),
         ({"on_error": "stop"}, "unknown on error 'stop'"),

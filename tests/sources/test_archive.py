@@ -285,7 +285,7 @@ def test_a_long_scan_tells_how_far_it_is(tmp_path: Path, kind: str) -> None:
             for name in names:
                 file.writestr(name, b"")
     heard: list[int] = []
-    archive.open_source(path).scan(hear=heard.append)
+    archive.open_source(path).scan(report=heard.append)
     assert heard == [1000, 1500]
 
 

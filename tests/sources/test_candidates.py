@@ -86,7 +86,7 @@ def test_only_folders_of_one_or_two_parts_are_kept() -> None:
 
 def test_it_is_told_now_and_then_how_many_there_are() -> None:
     heard: list[int] = []
-    found = Candidates(hear=heard.append)
+    found = Candidates(report=heard.append)
     for number in range(2500):
         found.add(b"%d.jpg" % number, 1, 1)
     assert heard == [1000, 2000]
@@ -94,7 +94,7 @@ def test_it_is_told_now_and_then_how_many_there_are() -> None:
 
 def test_files_that_are_ignored_are_reported_of_too() -> None:
     heard: list[int] = []
-    found = Candidates(hear=heard.append)
+    found = Candidates(report=heard.append)
     found.add(b"1.jpg", 1, 1)
     for number in range(2500):
         assert not found.wants(b"%d.txt" % number)

@@ -85,7 +85,7 @@ def test_what_is_compared_is_what_was_given(settings: WriterSettings) -> None:
         ({"options": "tar"}, "options 'tar' is not ConvertOptions(…)"),
         ({"fields": ["caption"]}, "fields ['caption'] is not extensions by name"),
         ({"fields": {"caption": None}}, "fields {'caption': None} is not extensions by name"),
-        ({"order": None}, "unknown order None (known: shuffled, written)"),
+        ({"order": None}, "unknown order None (known: 'written', 'shuffled')"),
         ({"order": True}, "unknown order True"),
         ({"seed": "3", "order": "shuffled"}, "seed '3' is not a whole number"),
         ({"seed": True, "order": "shuffled"}, "seed True is not a whole number"),

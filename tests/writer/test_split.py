@@ -9,20 +9,20 @@ from packer.pack.index import IndexFile
 from packer.packing.planning.agreement import image_fields
 from packer.packing.shards.shard import WORK_FOLDER
 from packer.types import Sample
-from packer.writer.split import Finished, ShardTarget, SplitWriter, splits_there
+from packer.writer.split import Finished, SplitTarget, SplitWriter, splits_there
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> ShardTarget:
+def target(tmp_path: Path) -> SplitTarget:
     (tmp_path / WORK_FOLDER).mkdir()
-    return ShardTarget(tmp_path, "tar", image_fields("png"), 2, 1, one_size=False)
+    return SplitTarget(tmp_path, "tar", image_fields("png"), 2, 1, one_size=False)
 
 
 def sample(number: int) -> Sample:
     return Sample(number, b"%d.png" % number, -1, 3, 4, {"image": b"png"}, note_bits(["gray"]))
 
 
-def test_a_later_run_goes_on_behind_finished_shards(target: ShardTarget) -> None:
+def test_a_later_run_goes_on_behind_finished_shards(target: SplitTarget) -> None:
     first = SplitWriter(target, "train")
     for number in range(5):
         first.add(sample(number))
@@ -40,7 +40,7 @@ def test_a_later_run_goes_on_behind_finished_shards(target: ShardTarget) -> None
     assert [path.name for path in target.out.iterdir()] == [WORK_FOLDER]
 
 
-def test_a_shard_without_its_state_does_not_count(target: ShardTarget) -> None:
+def test_a_shard_without_its_state_does_not_count(target: SplitTarget) -> None:
     writer = SplitWriter(target, "val")
     writer.add(sample(0))
     writer.flush()
@@ -48,7 +48,7 @@ def test_a_shard_without_its_state_does_not_count(target: ShardTarget) -> None:
     assert splits_there(target) == []
 
 
-def test_nothing_is_there_at_first(target: ShardTarget) -> None:
+def test_nothing_is_there_at_first(target: SplitTarget) -> None:
     finished = Finished()
     SplitWriter(target, "train").take_over(finished)
     assert (finished, splits_there(target)) == (Finished(), [])

@@ -1,1 +1,1 @@
-"""What the first bytes of a coded picture say: its kind, size, orientation, colours."""
+"""Headers of picture files: kind, size, orientation, colours."""

@@ -33,7 +33,7 @@ _MAX_BOXES = 4096
 
 @dataclass(slots=True)
 class _Found:
-    """What the boxes said."""
+    """Values collected from the boxes."""
 
     primary: int = 0
     properties: list[tuple[bytes, bytes]] = field(default_factory=list)  # type, body
@@ -59,7 +59,7 @@ def parse(data: bytes) -> Head:
         raise ImageError("undecodable", "AVIF without a picture")
     _read_meta(found, data, *meta)
     own = [found.properties[n - 1] for n in found.associations.get(found.primary, []) if n > 0]
-    values = dict(reversed(own))  # of two of a type the first counts
+    values = dict(reversed(own))  # of two properties of a type, the first is used
     if b"ispe" not in values:
         raise ImageError("undecodable", "AVIF without a size")
     if b"clap" in values:

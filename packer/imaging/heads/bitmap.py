@@ -90,10 +90,10 @@ def parse_gif(data: bytes) -> Head:
 
 
 def _require_fitting(screen: int, frame: int, size: int) -> None:
-    """Refuse a GIF that takes memory for nothing: 44 bytes can ask for half a GiB.
+    """Refuse a GIF that allocates memory without content: 44 bytes can require half a GiB.
 
     Args:
-        screen: Its pixels.
+        screen: Pixels of the logical screen.
         frame: Pixels of the first frame.
         size: Bytes of the file.
     """

@@ -1,4 +1,4 @@
-"""What a picture's header says."""
+"""The content of a picture's header."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ TRANSPOSED = (5, 6, 7, 8)
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a picture's header says; no pixel was decoded for it.
+    """The content of a picture's header, read without decoding a pixel.
 
     Attributes:
-        kind: As `sniff` calls it.
-        width: Of the stored picture, in pixels, before any turn.
-        height: Of the stored picture, in pixels, before any turn.
-        orientation: 1..8 as EXIF counts; 1 = upright, also where metadata is broken.
+        kind: Kind of file as `sniff` names it; "" for pixels that were never in a file.
+        width: Width in the file, in pixels, before the picture is turned.
+        height: Height in the file, in pixels, before the picture is turned.
+        orientation: EXIF orientation, 1..8; 1 (upright) also if the metadata is broken.
         mode: gray, rgb, ycc (JPEG's YCbCr), cmyk, palette, float.
-        bits: Of one component of a pixel.
-        alpha: May have transparent pixels.
-        animated: Has more than one frame or page; the first counts.
+        bits: Bits of one component of a pixel.
+        alpha: Whether it may have transparent pixels.
+        animated: Whether it has more than one frame or page; only the first is used.
         icc: ICC profile, b"" if none; not checked.
-        complete: The file reaches the end that its own structure announces.
+        complete: Whether the file reaches the end that its own structure announces.
         coding: For JPEG: baseline, extended, progressive, arithmetic, lossless, hierarchical; for
             BMP: rle, or "".
         subsampling: For JPEG: "4:4:4", "4:2:2", "4:2:0", "" if another or gray.

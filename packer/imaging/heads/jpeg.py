@@ -24,7 +24,7 @@ MAX_SCANS: Final = 100
 _USUAL_HEAD: Final = 2048
 # Markers without a length: TEM, RST0..7, SOI.
 _BARE = frozenset((0x01, *range(0xD0, 0xD9)))
-# Quantisation and Huffman tables, of which the head says nothing: most of a file's segments.
+# Quantisation and Huffman tables, which `Head` does not need: most of a file's segments.
 _TABLES = frozenset((0xC4, 0xDB))
 _CODING = {
     0xC0: "baseline",
@@ -55,7 +55,7 @@ _MAX_SEGMENTS = 4096
 
 @dataclass(slots=True)
 class _Found:
-    """What the segments before the first scan said."""
+    """Values collected from the segments before the first scan."""
 
     coding: str = ""
     bits: int = 8
@@ -100,8 +100,8 @@ def parse(data: bytes) -> Head:
 
 def segments(data: bytes) -> Iterator[tuple[int, int, int]]:
     """(marker, start, end) of each segment up to the header of the first scan (SOS) or the end of
-    the picture (EOI), that one too, read as tolerantly as by libjpeg: what stands between segments
-    is passed over. The last one may reach beyond a file that was cut.
+    the picture (EOI), inclusive. As in libjpeg, bytes between segments are skipped. The last
+    segment may extend beyond the end of a truncated file.
 
     Raises:
         ImageError: undecodable (too many segments).
@@ -161,7 +161,7 @@ def _has_one_scan(start: bytes) -> bool:
 
 
 def _read_segments(data: bytes) -> tuple[_Found, int]:
-    """What the segments before the first scan say, and the offset where reading stopped."""
+    """Read the segments before the first scan; return also the offset where reading stopped."""
     found = _Found()
     for marker, start, end in segments(data):
         if marker in (EOI, SOS):
@@ -205,7 +205,7 @@ def _refuse_many_scans(data: bytes, position: int) -> None:
 
 
 def _later_markers(data: bytes, position: int) -> Iterator[int]:
-    """Markers from a position to the end of the picture; restarts are none."""
+    """Markers from a position to the end of the picture, without restart markers."""
     while found := MARKER.search(data, position):
         marker = data[found.start() + 1]
         if marker == EOI:
@@ -216,7 +216,7 @@ def _later_markers(data: bytes, position: int) -> Iterator[int]:
 
 def _profile(parts: list[tuple[int, int, bytes]]) -> bytes:
     """The profile whose parts these are (ICC.1 annex B.4: numbered from 1, each with their count).
-    If one is missing or there twice, what is left is no profile, and is reported as such.
+    If a part is missing or occurs twice, return bytes that are reported as an invalid profile.
     """
     numbers = sorted(number for number, _, _ in parts)
     counts = {count for _, count, _ in parts}

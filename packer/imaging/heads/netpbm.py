@@ -57,7 +57,7 @@ def parse(data: bytes) -> Head:
 
 
 def _refuse_garbage(data: bytes, position: int, name: str) -> None:
-    """Raise where something else than a number follows, not where the data ends."""
+    """Raise if something else than a number follows, but not if the data end."""
     rest = re.sub(rb"#[^\r\n]*", b"", data[position:]).strip()
     if rest and not rest.isdigit():
         raise ImageError("undecodable", f"{name} whose header holds {rest[:8]!r}")

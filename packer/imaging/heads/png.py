@@ -11,7 +11,7 @@ from packer.imaging.heads.head import Head
 from packer.imaging.heads.tiff import exif_orientation
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-# Colour type → (mode, alpha, bit depths that may be).
+# Colour type → (mode, alpha, valid bit depths).
 _COLOUR = {
     0: ("gray", False, (1, 2, 4, 8, 16)),
     2: ("rgb", False, (8, 16)),
@@ -38,8 +38,8 @@ _MAX_PROFILE = 8 << 20
 
 
 def chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """(type, start, end) of each whole piece of a PNG, length and checksum included, up to IEND
-    or to where the file was cut.
+    """(type, start, end) of each whole chunk of a PNG, length and checksum included, up to IEND
+    or to the end of a truncated file.
     """
     position = len(SIGNATURE)
     while position + 12 <= len(data):
@@ -55,7 +55,7 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
 
 
 def only(data: bytes, names: tuple[bytes, ...]) -> bytes:
-    """A PNG with the chunks of these types alone, in their order, byte for byte."""
+    """Keep only the chunks of these types, in their order, byte for byte."""
     return SIGNATURE + b"".join(
         data[start:end] for name, start, end in chunks(data) if name in names
     )
@@ -165,8 +165,8 @@ def _stream_bytes(width: int, height: int, bits: int, *, interlaced: bool) -> in
 
 
 def _inflate_profile(body: bytes) -> bytes:
-    """The profile in an iCCP body: name, NUL, method, deflated bytes. What cannot be inflated is
-    handed on as it is: it is no profile, and is reported as such.
+    """Inflate the profile in an iCCP body: name, NUL, method, deflated bytes. If inflating fails,
+    return the packed bytes, which are later reported as an invalid profile.
     """
     packed = body.partition(b"\x00")[2][1:]
     try:

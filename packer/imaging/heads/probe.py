@@ -1,4 +1,4 @@
-"""From a picture's bytes to its `Head`: cheap, and safe with hostile input."""
+"""Read the header of a picture into a `Head`: cheap, and safe with hostile input."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from packer.imaging.heads import avif, bitmap, jpeg, netpbm, png, tiff, webp
 from packer.imaging.heads.head import Head
 from packer.imaging.heads.sniff import require_kind
 
-#: Pictures of more pixels are refused from their header: 178,956,970 pixels, which as RGB are half
-#: a GiB. Pillow's own limit is the same number; decoding and resizing such a picture takes up to
-#: 1.3 GB (3 bytes a pixel here, 4 in Pillow).
+#: Pictures of more pixels are refused by their header: 178,956,970 pixels, half a GiB as RGB.
+#: Pillow's own limit is the same number; decoding and resizing such a picture takes up to 1.3 GB
+#: (3 bytes a pixel here, 4 in Pillow).
 PIXEL_LIMIT: Final = (1 << 29) // 3
 
-#: Most pixels that a byte of a file can stand for, so that a few bytes do not take a GiB: deflate
-#: packs 1032 bytes of 8 one-bit pixels into one; a JPEG needs a bit for a block of 64 pixels. A
-#: lossless WebP of one colour needs none at all: its codes have no bits.
+#: Most pixels that one byte of a file can encode, so that a few bytes do not allocate a GiB:
+#: deflate packs 1032 bytes of 8 one-bit pixels into one; a JPEG needs a bit for 64 pixels. A
+#: lossless WebP of one colour has no limit: its codes take no bits.
 PIXELS_PER_BYTE: Final = {"png": 1032 * 8, "jpeg": 512, "raw": 1}
 
 _PARSERS: Final[dict[str, Callable[[bytes], Head]]] = {
@@ -33,10 +33,10 @@ _PARSERS: Final[dict[str, Callable[[bytes], Head]]] = {
 
 
 def probe(data: bytes) -> Head:
-    """What the header of a picture says.
+    """Read the header of a picture.
 
     Broken metadata (EXIF, ICC) never raises: such a picture counts as upright, and its profile is
-    judged when colours are converted.
+    checked when colours are converted.
 
     Raises:
         ImageError: empty, unsupported, undecodable, truncated (in the header), too-large (more

@@ -1,4 +1,4 @@
-"""What kind of file some bytes are, told by their content, never by a name."""
+"""Detect the kind of a file from its content, never from its name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXTENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "ppm": ("ppm", "pgm", "pbm", "pnm"),
     "avif": ("avif",),
 }
-#: How others come to a kind that is converted.
+#: Programs that convert other kinds to a supported kind.
 _WAYS_OUT: Final[dict[str, str]] = {
     "heic": "heif-convert (libheif) makes JPEGs of it",
     "jp2": "opj_decompress (OpenJPEG) makes PNGs of it",
@@ -60,7 +60,7 @@ _BRANDS: Final[dict[bytes, str]] = {
 }
 # Digits of PBM, PGM and PPM, plain and raw.
 _NETPBM: Final = (b"1", b"2", b"3", b"4", b"5", b"6")
-# What is often found under a picture's name, for the ledger's detail.
+# Content that often has the name of a picture, for the ledger's detail.
 _NO_PICTURES: Final[tuple[tuple[bytes, str], ...]] = (
     (b"version https://git-lfs", "a Git LFS pointer: git lfs pull fetches the file"),
     (b"/annex/objects/", "a git-annex pointer: git annex get fetches the file"),
@@ -74,8 +74,11 @@ _NO_PICTURES: Final[tuple[tuple[bytes, str], ...]] = (
 
 
 def sniff(data: bytes) -> str:
-    """The kind of picture: a key of `EXTENSIONS`; heic, jp2, jxl, psd, ico, exr, pdf, svg, pam or
-    pfm, which are known but not converted; "" if unknown.
+    """Detect the kind of a picture.
+
+    Returns:
+        A key of `EXTENSIONS`; heic, jp2, jxl, psd, ico, exr, pdf, svg, pam or pfm, which are known
+        but not converted; "" if unknown.
     """
     for start, kind in _STARTS:
         if data.startswith(start):
@@ -98,12 +101,12 @@ def sniff(data: bytes) -> str:
 
 
 def _follows_magic(following: bytes) -> bool:
-    """Whether a Netpbm file can go on so: white space, a comment, or cut behind its magic."""
+    """Whether a Netpbm magic can be followed by this: white space, a comment, or nothing."""
     return not following or following.isspace() or following == b"#"
 
 
 def require_kind(data: bytes) -> str:
-    """The kind of a picture that can be converted.
+    """Return the kind of a picture that packer converts.
 
     Raises:
         ImageError: empty, unsupported (a known kind that is not converted) or undecodable (no

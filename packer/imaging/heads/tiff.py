@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from packer.errors import ImageError
 from packer.imaging.heads.head import Head
 
-#: What reading at an offset that some file names can raise.
+#: Errors of reading at an invalid offset that a file contains.
 BROKEN = (struct.error, OverflowError)
 
 WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER = 256, 257, 258, 259, 262, 266
@@ -21,7 +21,7 @@ _ORIENTATION, _ICC = 274, 34675
 DATA_TAGS = ((273, 279), (324, 325))
 # struct codes of the field types that are read here: BYTE, SHORT, LONG, UNDEFINED, LONG8.
 _TYPES = {1: "B", 3: "H", 4: "I", 7: "B", 16: "Q"}
-# No picture has more tags; a count above this is garbage.
+# No picture has more tags; a larger count is garbage.
 _MAX_TAGS = 4096
 # Values of one tag that are read: enough for the strips of any picture within the pixel limit.
 _MAX_VALUES = 1 << 22
@@ -34,7 +34,7 @@ class Directory:
 
     Attributes:
         data: The file.
-        order: Byte order as `struct` writes it.
+        order: Byte order in `struct` notation, < or >.
         big: Whether it is a BigTIFF.
         tags: By number: (type, count, offset of the values).
         entries: By number: offset of the tag's entry in the directory.
@@ -49,7 +49,7 @@ class Directory:
     following: int
 
     def values(self, tag: int) -> tuple[int, ...]:
-        """Values of a tag; empty where it is absent or broken."""
+        """Values of a tag; empty if it is absent or broken."""
         kind, count, offset = self.tags.get(tag, (0, 0, 0))
         code = _TYPES.get(kind)
         if code is None or count > _MAX_VALUES:
@@ -93,8 +93,8 @@ def read_directory(data: bytes) -> Directory:
 
 
 def exif_orientation(block: bytes) -> int:
-    """Orientation 1..8 of an EXIF block, with or without its "Exif" prefix; 1 where it says
-    nothing that makes sense.
+    """Orientation 1..8 of an EXIF block, with or without its "Exif" prefix; 1 if the block holds
+    no valid orientation.
     """
     block = block.removeprefix(b"Exif\x00\x00")
     if block[:4] not in (b"II*\x00", b"MM\x00*"):

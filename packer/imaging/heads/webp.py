@@ -13,8 +13,8 @@ _ALPHA, _ANIMATION = 0x10, 0x02
 
 
 def chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """(type, start, end) of each piece of a WebP, its 8-byte header and padding included; the
-    last one may reach beyond a file that was cut.
+    """(type, start, end) of each chunk of a WebP, its 8-byte header and padding included; the
+    last chunk may extend beyond the end of a truncated file.
     """
     position = 12
     while position + 8 <= len(data):

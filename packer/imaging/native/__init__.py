@@ -1,1 +1,1 @@
-"""The optional C extensions, each behind a module that says whether it is there."""
+"""Optional C extensions, each behind a module whose NATIVE states whether it was built."""

@@ -1,7 +1,7 @@
-/* Decodes a whole JPEG, of any components and samplings, for what libjpeg says of it. The pixels go
- * nowhere.
+/* Decodes a whole JPEG, of any components and samplings, for the messages of libjpeg. The pixels are
+ * discarded.
  *
- * Optional: packer.imaging.native.complaint says that it knows nothing where this could not be built.
+ * Optional: packer.imaging.native.complaint returns None if this could not be built.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -37,12 +37,12 @@ static void leave_if_warning(j_common_ptr picture, int level)
     }
 }
 
-/* To the end: what stands between the last pixels and the end marker is looked at there. */
+/* Decodes to the end, where libjpeg checks the bytes between the last pixels and the end marker. */
 static void decode_all(struct jpeg_decompress_struct *picture)
 {
     JSAMPARRAY row;
 
-    picture->out_color_space = picture->jpeg_color_space; /* any is possible, and nothing to do */
+    picture->out_color_space = picture->jpeg_color_space; /* nothing to convert */
     jpeg_start_decompress(picture);
     row = (*picture->mem->alloc_sarray)(
         (j_common_ptr)picture, JPOOL_IMAGE,
@@ -53,7 +53,7 @@ static void decode_all(struct jpeg_decompress_struct *picture)
     jpeg_finish_decompress(picture);
 }
 
-/* Leaves libjpeg's words in `judge`, "" if it has none. */
+/* Leaves libjpeg's first message in `judge`, "" if there is none. */
 static void look_at(const unsigned char *data, size_t size, Judge *judge)
 {
     struct jpeg_decompress_struct picture;
@@ -94,7 +94,7 @@ static PyMethodDef methods[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_complaint", "What libjpeg says of a JPEG.", 0, methods,
+    PyModuleDef_HEAD_INIT, "_complaint", "Messages of libjpeg about a JPEG.", 0, methods,
     NULL, NULL, NULL, NULL,
 };
 

@@ -1,6 +1,6 @@
-/* Cuts the same rectangle out of many pictures' bare pixels, without the GIL.
+/* Copies the same rectangle from the raw pixels of many pictures, without the GIL.
  *
- * Optional: packer.imaging.native.cutting does without it. A rectangle of 224 x 224 is copied in 15 us;
+ * Optional: packer.imaging.native.cutting works without it. A rectangle of 224 x 224 is copied in 15 us;
  * let go of the GIL and take it again for each, and threads spend as much on waiting for it.
  */
 
@@ -38,7 +38,7 @@ static void cut_pictures(const Py_buffer *pictures, Py_ssize_t count, const Plac
     stream_end();
 }
 
-/* Whether the rectangle lies inside of pictures of this size. */
+/* Whether the rectangle lies inside pictures of this size. */
 static int fits(const Place *place, Py_ssize_t rows, Py_ssize_t columns)
 {
     return place->left >= 0 && place->top >= 0 && place->width >= columns &&

@@ -1,6 +1,6 @@
 /* Resizes pixels without the GIL, see _fastresize.h.
  *
- * Optional: packer.imaging.native.fastresize does without it where it could not be built. Nearly all of
+ * Optional: packer.imaging.native.fastresize works without it. Nearly all of
  * the time of a random crop at training's sizes is spent here or in decoding.
  */
 

@@ -1,9 +1,9 @@
 /* Resizes pixels by an antialiased bilinear filter: a triangle whose support grows with the scale
- * when shrinking, as Pillow's BILINEAR and torchvision's antialias=True. No Python in here: to be
- * called without the GIL.
+ * when shrinking, as Pillow's BILINEAR and torchvision's antialias=True. It calls no Python, so that it
+ * can run without the GIL.
  *
  * First rows, then columns, in 16 bits throughout: a level is 128, a weight of one 32,768, and
- * pmulhrsw (x86's SSSE3, of 2006) gives the rounded product of both; with AVX2 of twice as many, see
+ * pmulhrsw (x86's SSSE3, of 2006) gives the rounded product of both; AVX2 computes twice as many, see
  * _fastresize_avx2.h. The intermediate is never rounded to whole levels, so that results are within
  * one level of exact arithmetic.
  */
@@ -32,7 +32,7 @@
 #define MOST_SHRINKING 16
 #define MAX_SIDE 65500
 
-/* What each place of a line is made of: `taps` places of the old line from `first` on. */
+/* Sources of each place of a line: `taps` places of the old line from `first` on. */
 typedef struct {
     int taps;
     int *first;

@@ -1,7 +1,7 @@
 /* Decodes a rectangle of each of several JPEGs and resizes it into its place in a mini-batch, all in
  * one go without the GIL: see _region.h and _fastresize.h.
  *
- * Optional: packer.imaging.native.pieces does without it where it could not be built. With one call for
+ * Optional: packer.imaging.native.pieces works without it. With one call for
  * each step of each picture, threads wait for one another's Python in between.
  */
 
@@ -11,18 +11,18 @@
 #include "_fastresize.h"
 #include "_region.h"
 
-/* What is decoded of a picture: a row of NUMBERS int32. */
+/* The piece of a picture: a row of NUMBERS int32. */
 typedef struct {
-    int32_t width, height;           /* of the whole picture */
-    int32_t left, top;               /* of the rectangle, counted after scaling */
-    int32_t wide, high;              /* of the rectangle */
+    int32_t width, height;           /* whole picture */
+    int32_t left, top;               /* rectangle, counted after scaling */
+    int32_t wide, high;              /* rectangle */
     int32_t divisor, fast, mirrored; /* see Wanted and Target */
 } Piece;
 #define NUMBERS 9
 
 typedef struct {
     const Piece *pieces;
-    const Py_buffer *payloads; /* buf is NULL where there is none */
+    const Py_buffer *payloads; /* buf is NULL for a missing one */
     unsigned char *places;     /* of Target's size each, one after the other */
     Target target;             /* what all places have in common */
     Py_ssize_t count;
@@ -78,7 +78,7 @@ static void make_all(const Run *run, int avx2, unsigned char *done)
                       !has_targets_size(piece, &target);
         most = resized && bytes_of(piece) > most ? bytes_of(piece) : most;
     }
-    room = most > 0 ? malloc(most) : NULL; /* NULL: what needs it is not made */
+    room = most > 0 ? malloc(most) : NULL; /* NULL: pieces that need it are not made */
     for (Py_ssize_t number = 0; number < run->count; number++) {
         const Piece *piece = run->pieces + number;
         const Py_buffer *payload = run->payloads + number;
@@ -170,7 +170,7 @@ static PyObject *make_run(PyObject *payloads, const Py_buffer *pieces, const Py_
         left = list_left(done, run.count);
     }
     for (Py_ssize_t number = 0; views != NULL && number < run.count; number++) {
-        PyBuffer_Release(views + number); /* does nothing where none was opened */
+        PyBuffer_Release(views + number); /* does nothing if none was opened */
     }
     PyMem_Free(done);
     PyMem_Free(views);
@@ -187,10 +187,10 @@ PyDoc_STRVAR(make_doc,
              "        1, 2, 4 or 8; whether with small deviations; whether to mirror it.\n"
              "    out: N\303\227H\303\227W\303\2273 uint8, C-contiguous.\n\n"
              "Returns:\n"
-             "    Numbers of those that were not made without any complaint; their places hold\n"
+             "    Numbers of pieces for which libjpeg gave an error or warning; their places hold\n"
              "    anything.\n\n"
              "Raises:\n"
-             "    ValueError: Not such arrays, or an invalid piece.\n");
+             "    ValueError: Arrays of another form, or an invalid piece.\n");
 
 static PyObject *py_make(PyObject *module, PyObject *arguments)
 {

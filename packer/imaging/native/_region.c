@@ -1,6 +1,6 @@
 /* Decodes a rectangle of a JPEG without the GIL, see _region.h.
  *
- * Optional: packer.imaging.native.region does without it where it could not be built.
+ * Optional: packer.imaging.native.region works without it.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -19,9 +19,9 @@ PyDoc_STRVAR(decode_doc,
              "    divisor: Scale by one over 1, 2, 4 or 8.\n"
              "    fast: With the fast inverse transform and plain upsampling.\n\n"
              "Returns:\n"
-             "    Whether it was decoded without any complaint; if not, `out` holds anything.\n\n"
+             "    Whether libjpeg gave no error or warning; if it did, `out` is undefined.\n\n"
              "Raises:\n"
-             "    ValueError: An invalid argument.\n");
+             "    ValueError: An argument is invalid.\n");
 
 static int take_arguments(const Py_buffer *out, const int size[2], const int corner[2],
                           Rectangle *place, Wanted *wanted)

@@ -1,9 +1,9 @@
 /* Decodes a rectangle of a JPEG, by libjpeg-turbo: its rows and columns only, at 1/1 to 1/8 of the
- * picture's size, into memory that is given. No Python in here: to be called without the GIL.
+ * picture's size, into given memory. It calls no Python, so that it can run without the GIL.
  *
- * Payloads may be hostile. libjpeg's errors and warnings both end in a longjmp out of it and a
- * refusal, upon which the caller decodes the whole picture and finds out what is wrong. Nothing is
- * written but the rows of the rectangle, whose size is checked against the picture's before decoding.
+ * Payloads may be hostile. libjpeg's errors and warnings both end in a longjmp and in a return value of 0;
+ * the caller then decodes the whole picture and reports the error. Only the rows of the rectangle are
+ * written, whose size is checked against the picture's before decoding.
  */
 
 #ifndef PACKER_REGION_H
@@ -33,7 +33,7 @@ typedef struct {
 } Rectangle;
 
 typedef struct {
-    JDIMENSION width, height; /* of the whole picture, as its index says */
+    JDIMENSION width, height; /* of the whole picture, by its index */
     unsigned int divisor;     /* 1, 2, 4 or 8 */
     int fast;
 } Wanted;
@@ -41,11 +41,11 @@ typedef struct {
 typedef struct {
     struct jpeg_error_mgr base; /* first, as libjpeg hands out a pointer to it */
     jmp_buf back;
-} Complaints;
+} Messages;
 
 static void leave(j_common_ptr picture)
 {
-    longjmp(((Complaints *)picture->err)->back, 1);
+    longjmp(((Messages *)picture->err)->back, 1);
 }
 
 static void leave_if_warning(j_common_ptr picture, int level)
@@ -55,7 +55,7 @@ static void leave_if_warning(j_common_ptr picture, int level)
     }
 }
 
-static void say_nothing(j_common_ptr picture)
+static void write_nothing(j_common_ptr picture)
 {
     (void)picture;
 }
@@ -145,7 +145,7 @@ static void read_rows(struct jpeg_decompress_struct *picture, const Rectangle *p
     while (left > 0) {
         JDIMENSION count = jpeg_read_scanlines(picture, rows, left < ROWS ? left : ROWS);
         if (count == 0) {
-            leave((j_common_ptr)picture); /* cannot be: the data are all in memory */
+            leave((j_common_ptr)picture); /* impossible: all data are in memory */
         }
         for (JDIMENSION row = 0; row < count; row++, next += row_bytes) {
             memcpy(next, rows[row] + skipped_bytes, row_bytes);
@@ -154,24 +154,24 @@ static void read_rows(struct jpeg_decompress_struct *picture, const Rectangle *p
     }
 }
 
-/* 1 if the rectangle was decoded without a complaint, else 0. */
+/* 1 if the rectangle was decoded without an error or warning, else 0. */
 static int decode(const unsigned char *data, size_t size, const Rectangle *place,
                   const Wanted *wanted)
 {
     struct jpeg_decompress_struct picture;
     struct jpeg_progress_mgr progress;
-    Complaints complaints;
+    Messages messages;
     volatile int done = 0;
 
     if (!has_end(data, size)) {
         return 0;
     }
     memset(&picture, 0, sizeof picture); /* so that it can be destroyed if it is never created */
-    picture.err = jpeg_std_error(&complaints.base);
-    complaints.base.error_exit = leave;
-    complaints.base.emit_message = leave_if_warning;
-    complaints.base.output_message = say_nothing;
-    if (setjmp(complaints.back) == 0) {
+    picture.err = jpeg_std_error(&messages.base);
+    messages.base.error_exit = leave;
+    messages.base.emit_message = leave_if_warning;
+    messages.base.output_message = write_nothing;
+    if (setjmp(messages.back) == 0) {
         jpeg_create_decompress(&picture);
         jpeg_mem_src(&picture, (unsigned char *)data, (unsigned long)size);
         jpeg_read_header(&picture, TRUE);

@@ -1,8 +1,8 @@
 /* Copies past the caches, for mini-batches.
  *
- * A mini-batch is written once, is larger than a core's caches, and is looked at when others have
- * been written behind it. An ordinary store first reads the cache line that it changes, and then
- * keeps it where what is still needed could lie; a streaming store does neither.
+ * A mini-batch is written once, is larger than a core's caches, and is read after later ones have
+ * been written. An ordinary store first reads the cache line that it changes, and then
+ * displaces other data from the cache; a streaming store does neither.
  *
  * x86-64 has them in its base (SSE2); elsewhere this is memcpy. Figures in docs/decisions/0018.
  */
@@ -21,7 +21,7 @@
 
 #include <emmintrin.h>
 
-/* As memcpy; others see it after `stream_end`. */
+/* Like memcpy; visible to other cores after `stream_end`. */
 static inline void stream_copy(void *to, const void *from, size_t size)
 {
     const size_t step = sizeof(__m128i);

@@ -15,17 +15,17 @@ def cut_all(
     """Copy a rectangle of some pictures.
 
     Args:
-        pictures: The pixels of each, as bytes.
+        pictures: The pixels of each picture, as bytes; None: a missing picture.
         size: (width, height) that each must have.
-        region: The rectangle, at full size; it lies inside of the pictures.
-        out: Where to: N×height×width×3 uint8, C-contiguous.
+        region: The rectangle, at full size; it lies inside the pictures.
+        out: Output array: N×height×width×3 uint8, C-contiguous.
 
     Returns:
-        Whether all were copied. If not (there is no extension; one picture is missing or has
-        another size) none is: take them one by one.
+        Whether all were copied. If not (there is no extension; a picture is missing or has another
+        size), none was: copy them one by one.
 
     Raises:
-        ValueError: There is no such rectangle, or `out` has another size.
+        ValueError: The rectangle is invalid, or `out` has another size.
     """
     native = NATIVE.module
     if native is None:

@@ -1,7 +1,7 @@
-"""Resizing while training, by the fastest that is there: the C extension, OpenCV, Pillow.
+"""Resize while training by the fastest library installed: the C extension, OpenCV or Pillow.
 
-The converter resizes once and wants Pillow's exact filters; a reader resizes in every epoch and
-wants speed. Shrinking is antialiased in all three: by a triangle whose support grows with the scale
+The converter resizes once and needs Pillow's exact filters; a reader resizes in every epoch and
+needs speed. Shrinking is antialiased in all three: by a triangle whose support grows with the scale
 (the extension, and Pillow's bilinear filter, from which it differs by a level at most), or by
 averaging (OpenCV's INTER_AREA).
 """
@@ -35,12 +35,12 @@ def resize(
         pixels: H×W×3 uint8.
         width: At least 1.
         height: At least 1.
-        out: Where to write; height×width×3 uint8, C-contiguous.
+        out: Output array: height×width×3 uint8, C-contiguous.
         mirrored: Swap left and right afterwards.
 
     Returns:
-        `out`, or without it height×width×3 uint8, in memory of its own unless the size is right
-        already.
+        `out`, or without it a new array height×width×3 uint8 (a view of `pixels` if the size is
+        right already).
 
     Raises:
         MissingDependency: There is no extension, and neither OpenCV nor Pillow is installed.
@@ -74,7 +74,7 @@ def mirror(pixels: Array) -> None:
 def _with_extension(native: ModuleType, pixels: Pixels, out: Pixels, mirrored: bool) -> Pixels:
     if pixels.strides[1:] != (3, 1):
         pixels = np.ascontiguousarray(pixels)
-    # It shrinks so much at a time; a thumbnail of a huge picture takes several turns.
+    # One call shrinks by at most MOST_SHRINKING; a thumbnail of a huge picture takes several.
     most = native.MOST_SHRINKING
     while pixels.shape[0] > most * out.shape[0] or pixels.shape[1] > most * out.shape[1]:
         sides = zip(out.shape[:2], pixels.shape[:2], strict=True)
@@ -95,8 +95,8 @@ def _resizer() -> _Resizer:
 
 
 def _with_opencv(cv2: Any, pixels: Pixels, width: int, height: int, out: Pixels | None) -> Pixels:
-    # Averaging only shrinks and interpolation aliases when it does, so where one side grows and
-    # the other shrinks they take turns.
+    # INTER_AREA antialiases only when shrinking, and INTER_LINEAR does not antialias: if one side
+    # grows and the other shrinks, shrink first.
     small = min(width, pixels.shape[1]), min(height, pixels.shape[0])
     grows = small != (width, height)
     if small != (pixels.shape[1], pixels.shape[0]):

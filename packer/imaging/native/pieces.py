@@ -15,12 +15,12 @@ NATIVE = Extension("packer.imaging.native._pieces")
 
 
 class Piece(NamedTuple):
-    """What of a picture goes to its place in a mini-batch, resized to that place's size.
+    """The part of a picture that is resized into its place in a mini-batch.
 
     Attributes:
-        width: Of the whole picture.
-        height: Of the whole picture.
-        region: What to decode of it.
+        width: Width of the whole picture.
+        height: Height of the whole picture.
+        region: Rectangle to decode.
         mirrored: Whether to swap left and right afterwards.
     """
 
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
     mirrored: bool = False
 
 
-#: Instead of a picture that is left out.
+#: Row for a picture that is left out.
 _NOTHING = (1, 1, 0, 0, 1, 1, 1, False, False)
 
 
@@ -40,17 +40,18 @@ def make_pieces(
     """Decode a piece of each JPEG and resize it into its place.
 
     Args:
-        payloads: The JPEGs; None: one that is not there.
-        pieces: What to make of each; None: nothing.
+        payloads: The JPEGs; None: a missing one.
+        pieces: The piece of each; None: make nothing.
         out: N×height×width×3 uint8, C-contiguous.
 
     Returns:
-        Numbers of those that were not made, whose places hold anything: all if there is no
-        extension, else those that are not there, or that a decoder had any complaint of, or that
-        are to be mirrored without being resized. Take them one by one, which gives the reason.
+        Indices of pieces that were not made, whose places have undefined content: all if there is
+        no extension, else indices whose payload is None, for which libjpeg reported an error or
+        warning, or that are mirrored without being resized. Decode them one by one, which gives
+        the reason.
 
     Raises:
-        ValueError: `out` is no such array, or a piece is invalid.
+        ValueError: `out` has another form, or a piece is invalid.
     """
     native = NATIVE.module
     if native is None:

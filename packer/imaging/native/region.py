@@ -1,4 +1,4 @@
-"""Rectangles of pictures: what of a picture is decoded, if not all of it."""
+"""Rectangles of pictures to decode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NATIVE = Extension("packer.imaging.native._region")
 
 
 class Region(NamedTuple):  # not a dataclass: one is made for each picture, in a third of the time
-    """A rectangle, and how well to decode it.
+    """A rectangle, and how precisely to decode it.
 
     Attributes:
         top: First row, counted after scaling.
@@ -50,12 +50,13 @@ def decode_jpeg(
     Args:
         payload: The JPEG.
         size: (width, height) that the whole picture must have.
-        region: What to decode.
-        out: Where to: of the region's size, C-contiguous.
+        region: Rectangle to decode.
+        out: Output array of the region's size, C-contiguous.
 
     Returns:
-        Whether it was, without any complaint. If not (there is no extension; another size, other
-        colours, damage where it looked), `out` holds anything: decode the whole picture instead.
+        Whether it was decoded without an error or warning. If not (there is no extension; another
+        size, other colours, damage in the part that was read), the content of `out` is undefined:
+        decode the whole picture instead.
     """
     native = NATIVE.module
     if native is None:

@@ -23,7 +23,7 @@ from packer import registry
 from packer.errors import OutputError, PackerError, SourceError, UsageError
 from packer.files.fsio import output_error, output_errors, remove_if_there
 from packer.files.naming import temp_path
-from packer.imaging import libraries
+from packer.imaging.libraries import all_versions
 from packer.imaging.opencv import keep_to_one_thread
 from packer.packing.shards.batch import BatchResult, BatchTask, describe_batch, make_batch
 from packer.packing.shards.making import ShardTarget, make_shard
@@ -82,16 +82,6 @@ class RemoteResult:
     written: int
 
 
-def versions(expected: Mapping[str, str]) -> dict[str, str]:
-    """Versions of packer and of the libraries on which stored bytes depend, in this process.
-
-    Args:
-        expected: Versions of the client; they name the plug-ins that are used.
-    """
-    plugins = registry.provenance_here(expected)
-    return {"packer": packer.__version__, **libraries.versions(), **plugins}
-
-
 def packer_version() -> str:
     """Version of packer on this machine: a scheduler needs no other library to pass on tasks."""
     return packer.__version__
@@ -111,7 +101,8 @@ def refusal(terms: Terms) -> PackerError | None:
     Returned, not raised: dask logs raised errors as its own failures.
     """
     worker = f"worker on {socket.gethostname()} (process {os.getpid()})"
-    difference = describe_difference(versions(terms.libraries), terms.libraries)
+    plugins = registry.provenance_here(terms.libraries)
+    difference = describe_difference(all_versions(plugins), terms.libraries)
     if difference:
         return UsageError(
             f"{worker}: has {difference}, so its pictures could differ",
@@ -146,14 +137,14 @@ def make_remote_shard(task: RemoteTask) -> RemoteResult:
     keep_to_one_thread()
     counts: Counter[str] = Counter()
 
-    def count(result: BatchResult) -> None:
+    def report(result: BatchResult) -> None:
         _require_beacon(task.terms.beacon)
         counts["read"] += result.read
         counts["written"] += sum(len(sample.payloads["image"]) for sample in result.samples)
 
     mark = temp_path(task.target.out / WORK_FOLDER, f"{task.target.plan.stem}.at")
     try:
-        state = make_shard(task.target, _results(task, mark), count)
+        state = make_shard(task.target, _results(task, mark), report)
     finally:
         remove_if_there(mark)
     return RemoteResult(state, counts["read"], counts["written"])

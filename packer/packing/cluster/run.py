@@ -40,13 +40,13 @@ class ClusterOrders:
     Attributes:
         scheduler: Address of the scheduler, or path of its scheduler file.
         most: Largest number of shards in work at once; None = the cluster's number of threads.
-        watch: Called at least every 0.1 s; an error that it raises ends the run.
+        check: Called at least every 0.1 s; an error that it raises ends the run.
         note: Called with a line of text when the run waits for something.
     """
 
     scheduler: str
     most: int | None
-    watch: Callable[[], None]
+    check: Callable[[], None]
     note: Callable[[str], None]
 
 
@@ -97,7 +97,7 @@ def make_on_cluster(
     path = next((slot.path for slot in slots if not slot.missing), slots[0].path)
     beacon = write_temp(out / WORK_FOLDER, "beacon", b"+")
     try:
-        terms = Terms(beacon, job.libraries, source, path, remote.look(source, path))
+        terms = Terms(beacon, job.agreement.pack.libraries, source, path, remote.look(source, path))
         tasks = (RemoteTask(terms, job.target(out, s), tuple(job.tasks(s))) for s in shards)
         with connect(orders.scheduler) as connection:
             cluster = Cluster(connection, orders)
@@ -200,7 +200,7 @@ class Cluster:
     def _look(self) -> None:
         """Check for signals, errors of `watch`, a lost scheduler, and other numbers of threads."""
         self.signals.check()
-        self.orders.watch()
+        self.orders.check()
         self.connection.require()
         if time.monotonic() - self._counted > _COUNT_SECONDS:
             self._count()

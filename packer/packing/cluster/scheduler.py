@@ -52,14 +52,14 @@ class Connection:
         return found
 
     def submit(
-        self, function: Callable[..., Any], task: object, on_done: Callable[[Any], None]
+        self, function: Callable[..., Any], task: object, done: Callable[[Any], None]
     ) -> Any:
         """Submit a task and return its future.
 
-        `on_done` is called with the future in another thread, once the task is done.
+        `done` is called with the future in another thread, once the task is done.
         """
         future = self._ask(self._client.submit, function, task, pure=False)
-        future.add_done_callback(on_done)
+        future.add_done_callback(done)
         return future
 
     def died(self, future: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What in a source's layout may not be what its owner means: warnings, one line each. Pure."""
+"""Warnings about a source's layout that may not be intended, one line each. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from packer.sources import split_name
 from packer.types import NO_LABEL, Array, ClassNumbers, Listing, Sidecars, display_path
 from packer.wording import count as counted
 
-#: Names that a line shows.
+#: Most names that a line lists.
 _SHOWN = 5
-#: Folders, lower case, whose pictures are masks and the like, not samples; …
+#: Names, lower case, of folders whose pictures are masks and the like, not samples; …
 _MASKS = frozenset(
     b"masks segmentationclass segmentationclassaug segmentationobject segmentations gtfine gtcoarse"
     b" annotations".split()
 )
-#: … those that only are so beside a folder of the pictures themselves; and names of such folders.
+#: … names that mean masks only beside a folder of the pictures themselves; names of such folders.
 _MASKS_BESIDE_IMAGES = frozenset(
     b"mask labels label gt groundtruth ground_truth seg segs depth".split()
 )
@@ -29,7 +29,7 @@ _IMAGES = frozenset(
     b"images image imgs img jpegimages leftimg8bit frames photos inputs input".split()
 )
 _STORES = "PackWriter does, as fields"
-#: What `Listing.sidecars` are, by kind.
+#: Descriptions of `Listing.sidecars`, by kind.
 _SIDECARS = {
     "metadata": "the metadata of Hugging Face's imagefolder",
     "yolo": "YOLO's labels",
@@ -46,14 +46,14 @@ class Layout:
     """How a source was read.
 
     Attributes:
-        listing: What the scan found.
+        listing: The scanned list.
         classes: Class folders.
-        names: Of the splits.
+        names: Names of the splits.
         labels: int32, one a candidate: class index, or NO_LABEL.
-        splits: int16, one a candidate: index into `names`, or negative where it is left out.
-        excluded: Class folders that the user leaves out.
-        is_split: The top folders are splits.
-        from_numbers: Classes are called by the numbers in `.cls` files.
+        splits: int16, one a candidate: index into `names`, or negative if it is left out.
+        excluded: Class folders that the user excludes.
+        is_split: Whether the top folders are splits.
+        from_numbers: Whether the classes' names are the numbers in `.cls` files.
     """
 
     listing: Listing
@@ -73,11 +73,11 @@ class Layout:
 
 
 def warnings(layout: Layout, strays: Array) -> Iterator[str]:
-    """All that may be wrong.
+    """All warnings about a layout.
 
     Args:
         layout: How the source was read.
-        strays: Candidates that were left out as they lie outside of the class folders.
+        strays: Candidates that were left out because they lie outside the class folders.
     """
     if not layout.is_split:
         yield from _nearly_split(layout)
@@ -135,7 +135,7 @@ def _nearly_split(layout: Layout) -> Iterator[str]:
     splits = [folder for folder in named if split_name(folder) is not None]
     deep = [folder for folder in splits if any(f.startswith(folder + b"/") for f in folders)]
     if not deep and len(set(named.values())) < 2:
-        return  # a class that is called "train" is one
+        return  # a single class named "train" is a class
     others = [
         folder
         for folder in layout.classes
@@ -177,7 +177,7 @@ def _folder_around(layout: Layout) -> Iterator[str]:
     if layout.from_numbers or len(labels) != 1 or labels[0] == NO_LABEL:
         return
     paths = [layout.listing.paths[place] for place in np.flatnonzero(layout.kept).tolist()]
-    # They are sorted: the folders that the first and the last lie in, all lie in.
+    # The paths are sorted: all lie in the folder that the first and the last have in common.
     around = posixpath.commonpath([posixpath.dirname(path) for path in (paths[0], paths[-1])])
     inside = [path[len(around) + 1 :].partition(b"/") for path in paths]
     folders = sorted({folder for folder, _, _ in inside})
@@ -249,7 +249,7 @@ def _missing_in_splits(layout: Layout, absent: set[int]) -> Iterator[str]:
 
 
 def _numbers(layout: Layout, found: ClassNumbers) -> Iterator[str]:
-    """What is odd about `.cls` files."""
+    """Warnings about `.cls` files."""
     for paths, what in (
         (found.invalid, "that hold no number from 0 on"),
         (found.alone, "without a picture of their name"),
@@ -305,5 +305,5 @@ def _pictures_in(listing: Listing, folder: bytes) -> int:
 
 
 def _some(paths: Sequence[bytes]) -> str:
-    """The first names, and a sign where there are more."""
+    """The first names, with an ellipsis if there are more."""
     return ", ".join(map(display_path, paths[:_SHOWN])) + (" …" if len(paths) > _SHOWN else "")

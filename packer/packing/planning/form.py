@@ -1,7 +1,7 @@
-"""Whether what lies in OUT/.packer has the form that packer gives it.
+"""Check the form of the files in OUT/.packer.
 
-Others may write to a shared folder, and a disk may damage it. What passes here is of the types and
-in the ranges that the code behind it counts on, and all names are names of files in OUT.
+Other users may write to a shared folder, and a disk may damage it. A checked value has the types
+and ranges that the code relies on, and all its names are names of files in OUT.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from packer.settings.parsing import SPLIT_NAME
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _EXTENSION = re.compile(r"[a-z0-9]{1,16}")
-#: More than anybody has; as many pictures take 10^12 x 40 bytes of index.
+#: Upper limit of all numbers: 10^12 pictures would take 40 TB of index.
 _MOST = 1 << 40
-#: Of one plan. With the default size of a shard these are 256 TB.
+#: Most shards of one plan: 256 TB with the default shard size.
 _MOST_SHARDS = 1_000_000
 
 Check = Callable[[Any], bool]
 
 
 def check_plan(value: Any) -> None:
-    """Check what plan.json holds, but for its version.
+    """Check the content of plan.json, except its version.
 
     Raises:
-        ValueError: With what is wrong.
+        ValueError: The content is invalid; the message says why.
     """
     _check(
         value,
@@ -51,10 +51,10 @@ def check_plan(value: Any) -> None:
 
 
 def check_state(value: Any, stem: str) -> None:
-    """Check what the state of the shard `stem` holds.
+    """Check the state of the shard `stem`.
 
     Raises:
-        ValueError: With what is wrong.
+        ValueError: The state is invalid; the message says why.
     """
     _check(
         value,
@@ -79,10 +79,10 @@ def check_state(value: Any, stem: str) -> None:
 
 
 def check_parts(value: Any) -> None:
-    """Check what parts.json holds.
+    """Check the content of parts.json.
 
     Raises:
-        ValueError: With what is wrong.
+        ValueError: The content is invalid; the message says why.
     """
     _check(value, {"parts": _is_positive})
 

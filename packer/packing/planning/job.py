@@ -1,4 +1,4 @@
-"""One conversion as planned: what is read, how, and into what; nothing is written yet."""
+"""One conversion as planned, before anything is written."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from packer.errors import SourceError, UsageError
-from packer.formats import load_format
 from packer.input import Input
 from packer.pack.columns import ShardRecord
-from packer.packing.planning.agreement import Agreement, image_fields, made_with
+from packer.packing.planning.agreement import Agreement, made_with, unfinished_pack
 from packer.packing.planning.labels import Labelling, label_candidates
 from packer.packing.planning.plan import Plan, ShardPlan, listing_digest, make_plan
 from packer.packing.planning.stamps import changed_files, encode_stamps
@@ -23,23 +22,22 @@ from packer.packing.shards.making import ShardTarget
 from packer.packing.skips import allowed_skips
 from packer.reporting import Reporter
 from packer.settings.options import ConvertOptions
-from packer.types import Array, Field, Listing, Skip, display_path, native_text
+from packer.types import Array, Listing, Skip, display_path, native_text
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything a conversion is decided by.
+    """Everything that decides a conversion.
 
     Attributes:
-        given: The source and what is known of it.
-        options: What the user asked for.
-        listing: What the scan found.
+        given: The source and its recipe.
+        options: The user's options.
+        listing: The scanned list.
         labelling: Class and split of each candidate.
-        plan: Which candidate goes where.
-        digest: Of the listing.
-        libraries: Versions of the libraries that decide bytes.
-        expected: Shards that were there before and must be the same again, by name.
-        suspect: What may have changed since then, for an error.
+        plan: The place of each candidate.
+        agreement: Values that all runs that make this pack must agree on.
+        expected: Records that shards must match because they existed before, by name.
+        suspect: Probable cause of a difference from `expected`, for an error.
     """
 
     given: Input
@@ -47,29 +45,19 @@ class Job:
     listing: Listing
     labelling: Labelling
     plan: Plan
-    digest: str
-    libraries: Mapping[str, str]
+    agreement: Agreement
     expected: Mapping[str, ShardRecord] = field(default_factory=dict)
     suspect: str = ""
 
     @property
     def planned(self) -> int:
         """Number of slots."""
-        return len(self.plan.candidate)
+        return self.agreement.planned
 
     @property
     def max_skipped(self) -> int:
         """How many samples may be skipped."""
         return allowed_skips(self.planned, self.options.max_skipped)
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """Fields of every sample."""
-        return image_fields(self.options.codec)
-
-    def shard_name(self, shard: ShardPlan) -> str:
-        """File name of one shard."""
-        return f"{shard.stem}.{load_format(self.options.format).EXTENSION}"
 
     def own_shards(self) -> list[ShardPlan]:
         """The shards that this run makes: all, or those of its part."""
@@ -95,21 +83,22 @@ class Job:
             yield BatchTask(self.given.source, self.options.image, slots, fail)
 
     def target(self, out: Path, shard: ShardPlan) -> ShardTarget:
-        """One shard as it is to be in the folder `out`."""
+        """The description of one shard in the folder `out`."""
+        name = self.agreement.shard_name(shard)
         return ShardTarget(
             out=out,
             plan=shard,
-            name=self.shard_name(shard),
-            format=self.options.format,
-            fields=self.fields,
+            name=name,
+            format=self.agreement.pack.format,
+            fields=self.agreement.pack.fields,
             one_size=self.options.image.one_size,
             stamps=self.stamps(shard),
-            expected=self.expected.get(self.shard_name(shard)),
+            expected=self.expected.get(name),
             suspect=self.suspect,
         )
 
     def stamps(self, shard: ShardPlan) -> str:
-        """Sizes, times and inodes of a shard's source files: tells which of them changed."""
+        """Stamps of a shard's source files, made of sizes, times and inodes, to detect changes."""
         chosen = self._candidates(shard)
         inodes = self.listing.inodes
         return encode_stamps(
@@ -127,22 +116,8 @@ class Job:
     def _candidates(self, shard: ShardPlan) -> Array:
         return self.plan.candidate[shard.batches[0][0] : shard.batches[-1][1]]
 
-    def agreement(self) -> Agreement:
-        """What all runs that make this pack must agree on."""
-        return Agreement(
-            name=self.given.name,
-            options=self.options.affecting_bytes(),
-            libraries=self.libraries,
-            listing_sha256=self.digest,
-            classes=self.labelling.classes,
-            display_names=tuple(map(self.given.display_name, self.labelling.classes)),
-            splits=self.plan.splits,
-            shard_batches=self.plan.shard_batches,
-            ignored=dict(sorted(self.ignored().items())),
-        )
-
     def missing(self) -> list[Skip]:
-        """The skips that are known before anything is read: files that are not there."""
+        """Skips known before any file is read: missing files."""
         if not self.listing.missing:
             return []
         paths = map(self.listing.paths.__getitem__, self.plan.candidate.tolist())
@@ -152,10 +127,6 @@ class Job:
             if path in self.listing.missing
         ]
 
-    def ignored(self) -> Counter[str]:
-        """Files of the source that are in no shard by rule, by reason."""
-        return Counter(self.listing.ignored) + Counter(self.labelling.left_out)
-
 
 def make_job(
     given: Input, options: ConvertOptions, reporter: Reporter, out: Path | None = None
@@ -163,14 +134,14 @@ def make_job(
     """Scan the source and plan its conversion.
 
     Args:
-        given: The source and what is known of it.
-        options: What the user asked for.
-        reporter: Gets warnings, and how far the scan is.
+        given: The source and its recipe.
+        options: The user's options.
+        reporter: Receives warnings and the scan's progress.
         out: The pack's folder, which may lie in the source.
 
     Raises:
-        SourceError: Nothing to convert there, or what the recipe refuses.
-        ConfigError: Options that do not fit the source.
+        SourceError: The source has no pictures, or its recipe refuses it.
+        ConfigError: The options do not fit the source.
     """
     options.require_one_size()
     listing = given.source.scan(given.litter, reporter.scanned, out)
@@ -203,12 +174,24 @@ def make_job(
     plan = make_plan(listing, labelling, options)
     if not len(plan.candidate):
         raise SourceError(f"{given.location}: every picture is left out", "see --exclude-class")
-    versions, digest = made_with(options), listing_digest(listing)
-    return Job(given, options, listing, labelling, plan, digest, versions)
+    agreement = Agreement(
+        pack=unfinished_pack(
+            name=given.name,
+            options=options.affecting_bytes(),
+            libraries=made_with(options),
+            listing_sha256=listing_digest(listing),
+            classes=labelling.classes,
+            display_names=tuple(map(given.display_name, labelling.classes)),
+        ),
+        splits=plan.splits,
+        shard_batches=plan.shard_batches,
+        ignored=dict(sorted((Counter(listing.ignored) + Counter(labelling.left_out)).items())),
+    )
+    return Job(given, options, listing, labelling, plan, agreement)
 
 
 def _lost_links(listing: Listing) -> Iterator[str]:
-    """A line on links that lead nowhere and may stand for folders of pictures."""
+    """A warning about broken links, which may replace folders of pictures."""
     if count := listing.ignored.get("broken-link", 0):
         shown = ", ".join(map(display_path, listing.ignored_examples["broken-link"]))
         links = "1 link leads" if count == 1 else f"{count} links lead"
@@ -216,10 +199,10 @@ def _lost_links(listing: Listing) -> Iterator[str]:
 
 
 def output_folder(name: str, options: ConvertOptions, folder: Path) -> Path:
-    """Where a pack goes if the user names no place: `NAME-256-jpeg-tar` in `folder`.
+    """Default output folder: `NAME-256-jpeg-tar` in `folder`.
 
     Raises:
-        UsageError: The source has no name, as the root folder.
+        UsageError: The source has no name, such as the root folder.
     """
     visible = native_text(name).lstrip(".")
     if not visible:

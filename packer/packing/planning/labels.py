@@ -1,11 +1,11 @@
-"""From folder names and `.cls` files to classes and splits. Pure.
+"""Classes and splits from folder names and `.cls` files. Pure.
 
 Folders are numbered as torchvision's ImageFolder numbers them. A candidate's class is its top
-folder; in a source in which every top folder with pictures is named as a split (train, val, test
-and the like, in any case) these are the splits, and the class is the folder below. A class's index
-is its place among the sorted class folders; all splits share one list, train's where there is one.
-A `.cls` file holds the index of its picture's class; without class folders, classes are called by
-their numbers.
+folder. If every top folder with pictures has the name of a split (train, val, test and the like, in
+upper or lower case), the top folders are splits, and the class is the folder below. A class's index
+is its place among the sorted class folders; all splits share one list, train's if there is a train.
+A `.cls` file holds the index of its picture's class; without class folders, the numbers are the
+classes' names.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from packer.settings.parsing import parse_split
 from packer.sources import split_name
 from packer.types import NO_LABEL, Array, Listing, display_path, path_bytes
 
-#: Candidate belongs to no split: of an excluded class, or outside every class folder.
+#: Split of a candidate that is left out: of an excluded class, or outside every class folder.
 LEFT_OUT = -1
-#: A path without such a folder. Minus one is also the last row of a table.
+#: Number of a path without a folder at that depth. -1 is also the last row of a table.
 _NONE = -1
-#: More classes than any data set has: larger numbers in `.cls` files are of something else, and
-#: every class takes a name in the manifest.
+#: More classes than any data set has. Larger numbers in `.cls` files are not classes, and every
+#: class takes a name in the manifest.
 _MOST_CLASSES = 1_000_000
 
 
@@ -43,7 +43,7 @@ class Labelling:
         split: int16, one a candidate: index into `splits`, or LEFT_OUT.
         left_out: Number of candidates left out, by reason: "excluded-class", "outside-class".
         warnings: One line each.
-        unlabelled: Number of samples without a label by split, of splits that have none at all.
+        unlabelled: Number of samples by split, for splits in which no sample has a label.
     """
 
     classes: tuple[str, ...]
@@ -61,14 +61,14 @@ def label_candidates(
     """Give every candidate its class and split.
 
     Args:
-        listing: What the scan found.
+        listing: The scanned list.
         split: "train=0.8,val=0.2", "none", or None for train alone (or the source's own splits).
         split_seed: Seed of the hash that splits by path.
-        exclude: Class folders to leave out, as if they were not there.
+        exclude: Class folders to treat as missing.
 
     Raises:
-        ConfigError: An invalid split, a class to exclude that is not there.
-        SourceError: A class in val or test that train lacks.
+        ConfigError: `split` is invalid, or a class to exclude does not exist.
+        SourceError: val or test has a class that train lacks.
     """
     excluded = {path_bytes(name) for name in exclude}
     tops = _folder_numbers(listing.paths, depth=0)
@@ -124,7 +124,7 @@ def label_candidates(
 
 
 def split_by_path(paths: Sequence[bytes], fractions: Sequence[float], seed: int) -> Array:
-    """Index of the split of each path, by a hash of (seed, path): other files change nothing.
+    """Index of the split of each path, by a hash of (seed, path), independent of other files.
 
     Returns:
         int16, one a path.
@@ -135,7 +135,7 @@ def split_by_path(paths: Sequence[bytes], fractions: Sequence[float], seed: int)
 
 
 def hash_paths(paths: Sequence[bytes], purpose: bytes, seed: int) -> Array:
-    """uint64 hash of each path, another for every purpose (up to 16 bytes) and seed."""
+    """uint64 hash of each path, different for each purpose (up to 16 bytes) and seed."""
     key = seed.to_bytes(16, "little", signed=True)
     person = purpose.ljust(16, b"\0")
 
@@ -146,10 +146,10 @@ def hash_paths(paths: Sequence[bytes], purpose: bytes, seed: int) -> Array:
 
 
 def _own_splits(listing: Listing, tops: _Folders, excluded: set[bytes]) -> dict[bytes, str]:
-    """Top folder → split, in the order train, val, test; empty if these are no splits.
+    """Top folder → split, in the order train, val, test; empty if the top folders are no splits.
 
-    They are if every top folder that holds pictures is named as one, and no picture lies beside
-    them. Folders that are excluded count as if they were not there.
+    They are splits if every top folder with pictures has the name of a split, and no picture lies
+    beside them. Excluded folders are ignored.
     """
     holding = set(tops.names) - excluded
     if not holding or (tops.number == _NONE).any() or not all(map(split_name, holding)):
@@ -195,7 +195,7 @@ def _folder_numbers(paths: Sequence[bytes], depth: int) -> _Folders:
 def _mapped(
     folders: _Folders, values: Mapping[bytes, int], dtype: str, none: int = NO_LABEL
 ) -> Array:
-    """The value of each path's folder, `none` where it has no folder."""
+    """The value of each path's folder; `none` if it has no folder."""
     table = np.array([*(values[name] for name in folders.names), none], dtype)
     return table[folders.number]  # _NONE is the last row
 
@@ -207,7 +207,7 @@ def _class_folders(
     names: Sequence[str],
     own: Mapping[bytes, str],
 ) -> dict[str, set[bytes]]:
-    """Class folders of each split, those without pictures too (ImageFolder counts them)."""
+    """Class folders of each split, including empty ones, as ImageFolder counts them."""
     found: dict[str, set[bytes]] = {}
     for number, name in enumerate(names):
         present = np.unique(inner.number[splits == number]).tolist()
@@ -229,7 +229,7 @@ def _require_known(excluded: set[bytes], known: set[bytes]) -> None:
 
 
 def _class_list(by_split: Mapping[str, set[bytes]], excluded: set[bytes]) -> list[bytes]:
-    """Sorted by their bytes: as ImageFolder sorts their names, where these are UTF-8."""
+    """Class folders sorted by their bytes: ImageFolder's order if all names are UTF-8."""
     base = by_split.get("train") or set().union(*by_split.values())
     for name, folders in by_split.items():
         for folder in sorted(folders - base - excluded):
@@ -244,19 +244,19 @@ def _class_list(by_split: Mapping[str, set[bytes]], excluded: set[bytes]) -> lis
 def _take_numbers(
     listing: Listing, labels: Array, kept: Array, classes: list[bytes]
 ) -> list[bytes]:
-    """Write what `.cls` files say into the labels.
+    """Write the numbers in `.cls` files into the labels.
 
     Args:
-        listing: What the scan found.
-        labels: int32, one a candidate: what the folders say.
+        listing: The scanned list.
+        labels: int32, one a candidate: labels from the folders.
         kept: bool, one a candidate: whether it is in a split.
         classes: Class folders.
 
     Returns:
-        The classes: the folders, or the numbers' names where no picture is in a class folder.
+        The class names: the folders, or the numbers if no picture is in a class folder.
 
     Raises:
-        SourceError: They contradict the folders, or are too large for numbers of classes.
+        SourceError: The numbers contradict the folders, or are too large.
     """
     assert listing.numbers is not None, "there are such files"
     values = np.where(kept, listing.numbers.values, NO_LABEL)

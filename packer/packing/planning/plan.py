@@ -1,10 +1,10 @@
-"""Which candidate goes where, decided before a picture is decoded. Pure.
+"""The place of each candidate in the pack, decided before a picture is decoded. Pure.
 
 The candidates of each split, in seeded (or path) order, are numbered: these are the slots. A batch
 is `batch_size` consecutive slots of one split; a shard is a whole number of batches, from an
-estimate that uses the options and the file sizes alone. So the plan depends on nothing but the
-scanned list and the options; a slot that turns out to be undecodable shortens its batch and moves
-nobody.
+estimate that uses the options and the file sizes alone. So the plan depends only on the scanned
+list and the options; a slot that turns out to be undecodable shortens its batch and moves no other
+slot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from packer.packing.planning.labels import Labelling, hash_paths
 from packer.settings.options import ConvertOptions, ImageOptions
 from packer.types import Array, Listing
 
-#: Width to height of a typical photograph: 4:3.
+#: Ratio of width to height of a typical photograph: 4:3.
 _ASPECT = 4 / 3
 
 
@@ -79,7 +79,7 @@ def plan_shards(
 
 
 def make_plan(listing: Listing, labelling: Labelling, options: ConvertOptions) -> Plan:
-    """Plan a conversion; see the module's text."""
+    """Plan a conversion as the module's docstring describes."""
     if options.order == "shuffled":
         rank = np.argsort(hash_paths(listing.paths, b"order", options.seed), kind="stable")
     else:
@@ -104,21 +104,21 @@ def make_plan(listing: Listing, labelling: Labelling, options: ConvertOptions) -
 
 
 def _in_order_of_folders(listing: Listing, labelling: Labelling) -> Array:
-    """The order of torchvision's ImageFolder: class by class, in each the folders sorted by their
-    paths, in each the files by their names. That of paths is another one where folders lie in class
-    folders: a file comes before what is in a folder beside it, whatever the names.
+    """The order of torchvision's ImageFolder: by class, then by the folder's path, then by the
+    file's name. It differs from the order of paths if class folders contain folders: a file comes
+    before the files of a folder beside it, whatever the names.
     """
     folders = [path.rpartition(b"/")[0] for path in listing.paths]
     place = {folder: number for number, folder in enumerate(sorted(set(folders)))}
     keys = [np.array([place[folder] for folder in folders], np.int64)]
-    if listing.numbers is None:  # else classes are not folders
+    if listing.numbers is None:  # with numbers, classes are not folders
         keys.append(labelling.label)
     order: Array = np.lexsort(keys)  # stable: a listing is sorted by path, so names are in order
     return order
 
 
 def estimate_bytes(options: ImageOptions, mean_file: float) -> float:
-    """Bytes that one stored picture may take.
+    """Estimate the bytes of one stored picture.
 
     Args:
         options: How pictures are made.
@@ -137,7 +137,7 @@ def estimate_bytes(options: ImageOptions, mean_file: float) -> float:
 
 def listing_digest(listing: Listing) -> str:
     """Hex SHA-256 of the sorted (path, size) list, and of the numbers in `.cls` files if there are
-    any: tells whether two scans found the same.
+    any, to compare two scans.
     """
     digest = hashlib.sha256()
     for path, size in zip(listing.paths, listing.sizes.tolist(), strict=True):

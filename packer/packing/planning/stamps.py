@@ -1,7 +1,7 @@
-"""Whether files of the source changed between two runs, and which.
+"""Detect which files of the source changed between two runs.
 
 A shard's state keeps eight bytes a file: a CRC-32 of its size and modification time, and one of its
-inode number. They tell which file changed without keeping a table of the source.
+inode number. They show which file changed without a table of the source.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from packer.types import Array
 
 
 def encode_stamps(sizes: Array, times: Array, inodes: Array) -> str:
-    """Text that differs from an earlier one where files changed.
+    """Encode the stamps of files as text.
 
     Args:
         sizes: int64, bytes of each file.
         times: int64, modification time in ns.
-        inodes: int64, inode number, 0 where there is none.
+        inodes: int64, inode number, 0 if there is none.
     """
     return f"{_digests(sizes, times)} {_digests(inodes)}"
 
 
 def changed_files(then: str, now: str) -> list[int]:
-    """Which files changed, by their place in the arrays; empty if none did.
+    """Indices of the files that changed; empty if none did.
 
-    A file that alone has another inode was replaced, though it has the old size and time. If all
-    have other inodes, what changed is how the folder is mounted, or it is a copy that kept times.
+    If only some files have another inode, they were replaced, even with the old size and time. If
+    all have other inodes, the folder was mounted in another way, or is a copy that kept times.
     """
     try:
         (was, was_inodes), (is_, is_inodes) = _parse(then), _parse(now)
         changed = was != is_
         replaced = was_inodes != is_inodes
-    except ValueError:  # of other lengths: not of the same files
+    except ValueError:  # other lengths mean other files
         return list(range(len(_parse(now)[0])))
     if not replaced.all():
         changed |= replaced

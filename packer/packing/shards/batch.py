@@ -16,20 +16,20 @@ from packer.settings.options import ImageOptions
 from packer.sources import Source
 from packer.types import Sample, Skip, display_path
 
-#: Slots from which on cutting costs more than the waiting that it saves: 16 pictures take 10 to
-#: 40 ms, handing a task over takes about 0.2 ms.
+#: Smallest number of slots of a piece, as handing a task over takes about 0.2 ms and 16 pictures
+#: take 10 to 40 ms.
 SMALLEST_PIECE = 16
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One candidate in its place.
+    """One candidate and its place in the pack.
 
     Attributes:
-        number: Of the slot.
-        path: Of the candidate.
-        label: Its class index, or NO_LABEL.
-        missing: Why its file is not there, as the scan found; "" if it is.
+        number: Number of the slot.
+        path: Path of the candidate.
+        label: Class index, or NO_LABEL.
+        missing: Why the scan did not find its file; "" if it did.
     """
 
     number: int
@@ -43,7 +43,7 @@ class BatchTask:
     """What a worker needs to make one batch.
 
     Attributes:
-        source: Reads the files; pickles into a few bytes.
+        source: Reads the files; its pickle has a few bytes.
         images: How pictures are made.
         slots: The batch's candidates, in order.
         fail: Raise at the first picture that cannot be stored, instead of skipping it.
@@ -62,11 +62,11 @@ class BatchResult:
     """A batch as it goes into its shard.
 
     Attributes:
-        samples: In slot order; those skipped are missing.
+        samples: Samples in slot order, without the skipped ones.
         skips: Lines of the ledger.
         notes: Number of pictures by note, see `types.Encoded`.
         read: Bytes of the files read.
-        ends: As its task says.
+        ends: `ends` of its task.
     """
 
     samples: list[Sample] = field(default_factory=list)
@@ -81,7 +81,7 @@ def make_batch(task: BatchTask) -> BatchResult:
 
     Raises:
         PackerError: A picture cannot be stored, and `task.fail` is set; the message names it.
-        WorkerError: The memory does not suffice for a picture; the message names it.
+        WorkerError: Not enough memory for a picture; the message names it.
     """
     result = BatchResult(ends=task.ends)
     there = [slot.path for slot in task.slots if not slot.missing]
@@ -122,14 +122,15 @@ def make_batch(task: BatchTask) -> BatchResult:
 
 
 def cut(tasks: Iterable[BatchTask], slots: int, jobs: int) -> Iterator[BatchTask]:
-    """The same batches, those at the beginning and at the end in pieces: so that no worker, and not
-    who waits for the first picture, has long to wait for another's whole batch.
+    """Cut batches at the beginning and at the end into pieces, so that neither a worker nor the
+    writer of the first picture waits long for another worker's whole batch.
 
-    Guided self-scheduling (Polychronopoulos and Kuck, 1987): a piece is a part of what is left.
+    Guided self-scheduling (Polychronopoulos and Kuck, 1987): a piece is a fraction of the remaining
+    slots.
 
     Args:
         tasks: Whole batches.
-        slots: How many slots they have together.
+        slots: Number of slots of all batches together.
         jobs: Number of workers.
     """
     done = 0
@@ -144,8 +145,8 @@ def cut(tasks: Iterable[BatchTask], slots: int, jobs: int) -> Iterator[BatchTask
 
 
 def one_batch(results: Iterator[BatchResult]) -> Iterator[BatchResult]:
-    """The results of one batch's pieces. Payloads of the last one are valid until the next result
-    is asked for, as a `Pool` says; those of the others are copied.
+    """The results of one batch's pieces. Payloads of the last piece are valid until the next
+    result is requested, as in `Pool`; those of the others are copied.
     """
     while not (piece := next(results)).ends:
         piece.samples = [_with_copies(sample) for sample in piece.samples]
@@ -154,7 +155,7 @@ def one_batch(results: Iterator[BatchResult]) -> Iterator[BatchResult]:
 
 
 def describe_batch(task: BatchTask) -> str:
-    """Names the files of a batch, for an error."""
+    """Name the files of a batch for an error."""
     paths = [display_path(slot.path) for slot in task.slots]
     shown = ", ".join(paths[:3])
     return f"{shown} and {len(paths) - 3} more files" if len(paths) > 3 else shown

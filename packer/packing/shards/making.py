@@ -1,4 +1,4 @@
-"""One shard from the results of its batches, wherever they were made."""
+"""Make one shard from the results of its batches."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from packer.pack.columns import ShardRecord
 from packer.packing.planning.plan import ShardPlan
 from packer.packing.shards.batch import BatchResult, one_batch
 from packer.packing.shards.shard import ShardBuilder
-from packer.packing.shards.state import ShardState, write_state
+from packer.packing.shards.state import ShardState, write_shard_state
 from packer.types import Field, Sample, Skip
 
 
 @dataclass(frozen=True)
 class ShardTarget:
-    """A shard that is to be made.
+    """The description of a shard to make.
 
     Attributes:
         out: The pack's folder; its WORK_FOLDER exists.
-        plan: Which slots it holds.
-        name: Its file name.
+        plan: The slots that it holds.
+        name: File name.
         format: tar, lmdb, hdf5.
         fields: Fields of every sample.
         one_size: Whether all pictures have the same size.
-        stamps: Of its source files, see `packing.stamps`.
-        expected: What it must be, if it was there before.
-        suspect: What may have changed since then, for an error.
+        stamps: Stamps of its source files, see `packing.planning.stamps`.
+        expected: Record that it must match, if it existed before; None: any.
+        suspect: Probable cause of a difference from `expected`, for an error.
     """
 
     out: Path
@@ -44,18 +44,18 @@ class ShardTarget:
 
 
 def make_shard(
-    target: ShardTarget, results: Iterator[BatchResult], heard: Callable[[BatchResult], None]
+    target: ShardTarget, results: Iterator[BatchResult], report: Callable[[BatchResult], None]
 ) -> ShardState:
     """Write a shard and publish its state, its index and then itself.
 
     Args:
-        target: What to make.
-        results: Of its batches in order, whole or in pieces; more may follow.
-        heard: Called with each result before it is written; what it raises ends the shard.
+        target: The shard to make.
+        results: Results of its batches in order, whole or in pieces; more may follow.
+        report: Called with each result before it is written; an exception from it ends the shard.
 
     Raises:
-        OutputError: The file system refused. Nothing unfinished is left.
-        UsageError: It is not what it must be.
+        OutputError: The file system refused. No unfinished file remains.
+        UsageError: The shard differs from `target.expected`.
     """
     builder = ShardBuilder(
         target.out, target.name, target.format, target.fields, one_size=target.one_size
@@ -69,11 +69,11 @@ def make_shard(
                 samples += piece.samples
                 skips += piece.skips
                 notes.update(piece.notes)
-                heard(piece)
+                report(piece)
             builder.add_batch(samples)
         state = ShardState(builder.finish(), tuple(skips), notes, target.stamps)
         _require_expected(target, state.record)
-        write_state(target.out, target.plan.stem, state)
+        write_shard_state(target.out, target.plan.stem, state)
         builder.publish()
     except BaseException:
         builder.abort()
@@ -86,5 +86,5 @@ def _require_expected(target: ShardTarget, record: ShardRecord) -> None:
         raise UsageError(
             f"{target.out / target.name}: made again, it is not what the manifest lists, as"
             f" something changed since then ({target.suspect})",
-            "copy it again, convert with what was there then, or convert all anew with --force",
+            "copy it again, convert with the earlier source and libraries, or convert with --force",
         )

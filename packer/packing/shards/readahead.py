@@ -1,9 +1,9 @@
-"""Files of a batch, read while earlier ones are decoded where that pays.
+"""Read the files of a batch ahead, while earlier ones are decoded, if that saves time.
 
 On a network file system a small file costs three round trips (open, read, close): with 1 ms each,
-more than decoding it; a cold disk is not much better. There several reads are under way at once, in
-threads. From the page cache a file takes 30 µs, all of it work, and threads would only cost: so the
-waiting is measured, a few files at the start of a batch.
+more than decoding it; a disk without a warm page cache is similar. There, threads read several
+files at once. From the page cache a file takes 30 µs of processor time, and threads would only add
+to it. So a few files at the start of a batch measure the waiting time.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import TypeAlias
 from packer.errors import ImageError
 from packer.sources import Source
 
-#: Reads under way at once in a process. At 1 ms a round trip a small file takes 3 to 4 ms: sixteen
-#: keep up with a core that decodes 2,000 pictures a second, also where a batch ends.
+#: Concurrent reads in a process. At 1 ms a round trip a small file takes 3 to 4 ms: sixteen
+#: keep up with a core that decodes 2,000 pictures a second, even at the end of a batch.
 THREADS = 16
-#: Files that one thread reads in a row, as handing work to a thread costs about 50 µs; the first
-#: ones of a batch in smaller groups, as somebody waits for them.
+#: Files that one thread reads in sequence, as handing work to a thread takes about 50 µs; the first
+#: files of a batch in smaller groups, as the decoder waits for them.
 GROUP, FIRST_GROUP = 8, 1
-#: Files read without threads to see how long they are waited for.
+#: Files read without threads to measure the waiting time.
 PROBE = 4
-#: Seconds of waiting for a file from which on threads pay: a tenth of what decoding it takes.
+#: Seconds of waiting for a file from which on threads save time: a tenth of its decoding time.
 SLOW_SECONDS = 1e-4
-#: Batches after which waiting is measured again once it was found to be long.
+#: Batches after which a long waiting time is measured again.
 PROBE_EVERY = 32
 
 #: Batches until waiting is measured again.
@@ -39,11 +39,11 @@ Read: TypeAlias = "bytes | ImageError | MemoryError"
 
 
 def read_ahead(source: Source, paths: Sequence[bytes]) -> Generator[Read]:
-    """The files in order, read when they are asked for or, where that takes long, before.
+    """Yield the files in order, read on request or, if reading takes long, ahead.
 
-    Close it where it may be left half-way: its threads end with it.
+    Close the generator if it may not be exhausted: closing ends its threads.
     """
-    global _batches_to_probe  # noqa: PLW0603 - what a process remembers from batch to batch
+    global _batches_to_probe  # noqa: PLW0603 - state of the process across batches
     left = _batches_to_probe  # once, as the threads of one process share it
     slow = left > 0
     if slow:
@@ -72,8 +72,8 @@ def _in_threads(source: Source, paths: Sequence[bytes]) -> Iterator[Read]:
     groups.extend(paths[at : at + GROUP] for at in range(edge, len(paths), GROUP))
     waiting: deque[Future[list[Read]]] = deque()
     refused = False
-    # Threads of this batch alone: 2 ms for their start, but none outlives a conversion in somebody
-    # else's process, where they would forbid a fork.
+    # The threads end with the batch (starting them takes 2 ms): none may outlive a conversion in
+    # a caller's process, which could then not fork safely.
     with ThreadPoolExecutor(THREADS, "packer-ahead") as threads:
         try:
             while groups or waiting:
@@ -81,13 +81,13 @@ def _in_threads(source: Source, paths: Sequence[bytes]) -> Iterator[Read]:
                     try:
                         waiting.append(threads.submit(_read_group, source, groups[0]))
                         groups.popleft()
-                    except RuntimeError:  # at the limit of threads: the rest without them
+                    except RuntimeError:  # at the limit of threads: read the rest without them
                         refused = True
                 if waiting:
                     yield from waiting.popleft().result()
                 else:
                     yield from _read_group(source, groups.popleft())
-        finally:  # left half-way: what has not begun need not begin
+        finally:  # closed early: cancel reads that have not started
             threads.shutdown(cancel_futures=True)
 
 

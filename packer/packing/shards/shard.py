@@ -1,6 +1,6 @@
 """One shard and its index: written under temp names, then published together.
 
-The index is published first, so the shard's final name alone says that both are there.
+The index is published first, so a shard under its final name always has its index.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ShardBuilder:
         return len(self._columns.paths)
 
     def finish(self) -> ShardRecord:
-        """Complete the file, make its index; publish neither yet."""
+        """Complete the file and make its index; publish neither yet."""
         layout = self._writer.close()
         with output_errors(self._temp):
             self._record = ShardRecord(
@@ -87,7 +87,7 @@ class ShardBuilder:
     def publish(self) -> None:
         """Give the index and then the shard their final names.
 
-        A shard that is there already, as another run was faster, is kept if it is the same.
+        If another run was faster, its shard is kept if it is the same.
 
         Raises:
             OutputError: The file system refused, or another shard has that name.
@@ -101,13 +101,13 @@ class ShardBuilder:
             raise OutputError(f"{final}: already there with other content", "use another --out")
 
     def abort(self) -> None:
-        """Leave nothing of an unfinished shard."""
+        """Remove all files of an unfinished shard."""
         self._writer.abort()
         remove_if_there(self._temp)
 
 
 def remove_own_temps(out: Path) -> None:
-    """Remove what a signal, which can come between any two instructions, kept us from removing."""
+    """Remove temporary files left by a signal, which can arrive between any two instructions."""
     for path in (out / WORK_FOLDER).glob("*.tmp"):
         if is_own_temp(path):
             remove_if_there(path)

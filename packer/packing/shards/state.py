@@ -1,8 +1,8 @@
-"""OUT/.packer: everything a conversion keeps while its pack is unfinished, and goes on from.
+"""OUT/.packer: the files of an unfinished conversion, from which another run continues.
 
-`plan.json` says what is being made, so that no run can mix another plan into it. `parts.json` says
-into how many parts the work is divided, if it is. `<stem>.json` is the state of one finished shard:
-its record, the ledger lines and the source's sizes and times.
+`plan.json` holds the agreement, so that no run can mix another plan into it. `parts.json` holds the
+number of parts, if the work is divided. `<stem>.json` is the state of one finished shard: its
+record, its ledger lines and the stamps of its source files.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from packer.types import Skip
 
 PLAN_NAME = "plan.json"
 PARTS_NAME = "parts.json"
-#: What an unfinished pack of `packer.writer.packwriter` is made with; such a pack has no plan.
+#: Settings of an unfinished pack of `packer.writer.packwriter`; such a pack has no plan.
 WRITER_NAME = "writer.json"
 
 
 @dataclass(frozen=True)
 class ShardState:
-    """What is kept of one finished shard until the pack is complete.
+    """State of one finished shard, kept until the pack is complete.
 
     Attributes:
-        record: The shard as a file.
-        skips: Its lines of the ledger.
+        record: Name, size and digests of the shard file.
+        skips: Ledger lines of its skipped pictures.
         notes: Number of pictures by note, see `types.Encoded`.
         stamps: Digest of its source files' sizes and times when it was made.
     """
@@ -56,8 +56,8 @@ class ShardState:
     stamps: str
 
 
-def write_state(out: Path, stem: str, state: ShardState) -> None:
-    """Publish one shard's state; it counts once the shard is there.
+def write_shard_state(out: Path, stem: str, state: ShardState) -> None:
+    """Publish one shard's state; it becomes valid with the shard file.
 
     Raises:
         OutputError: The file system refused.
@@ -72,7 +72,7 @@ def write_state(out: Path, stem: str, state: ShardState) -> None:
     publish_over(folder, folder / f"{stem}.json", json.dumps(value).encode())
 
 
-def read_state(out: Path, stem: str) -> ShardState:
+def read_shard_state(out: Path, stem: str) -> ShardState:
     """Read one shard's state.
 
     Raises:
@@ -94,26 +94,26 @@ def read_state(out: Path, stem: str) -> ShardState:
 
 
 def agree_on_plan(out: Path, ours: Agreement) -> Agreement:
-    """Be the first to write plan.json, or hold the same plan as who was.
+    """Create plan.json, or check that the existing one is the same plan.
 
     Returns:
-        What is in plan.json.
+        The content of plan.json.
 
     Raises:
-        UsageError: Another plan is there; the message names the difference.
+        UsageError: plan.json holds another plan; the message names the difference.
         OutputError: The file system refused.
     """
     path = out / WORK_FOLDER / PLAN_NAME
     if not path.exists():
         data = (json.dumps(ours.to_json(), indent=1) + "\n").encode()
-        # A run that is here too may be faster: then its bytes count, as an earlier run's do.
+        # A concurrent run may be faster: its bytes are then used, like an earlier run's.
         publish_new(path.parent, path, data)
     theirs = read_plan(out)
     difference = describe_difference(_compared(theirs), _compared(ours))
     if difference:
         raise UsageError(
             f"{out}: holds an unfinished pack with {difference}",
-            "repeat that command, use another --out, or start anew with --force",
+            "repeat that command, use another --out, or start again with --force",
         )
     return theirs
 
@@ -122,7 +122,7 @@ def read_plan(out: Path) -> Agreement:
     """Read plan.json.
 
     Raises:
-        FileNotFoundError: There is none.
+        FileNotFoundError: plan.json does not exist.
         UsageError: Another version of packer wrote it.
         OutputError: It is unreadable.
     """
@@ -134,15 +134,15 @@ def read_plan(out: Path) -> Agreement:
     except (OSError, ValueError) as error:
         raise OutputError(
             f"{path}: the plan of an unfinished pack is damaged: {reason(error)}",
-            "start anew with --force",
+            "start again with --force",
         ) from error
 
 
 def agree_on_parts(out: Path, parts: int) -> None:
-    """Be the first to write into how many parts the work is divided, or say the same.
+    """Create parts.json, or check that the existing one has the same number of parts.
 
     Raises:
-        UsageError: Another number is there.
+        UsageError: parts.json holds another number.
         OutputError: The file system refused.
     """
     path = out / WORK_FOLDER / PARTS_NAME
@@ -157,10 +157,10 @@ def agree_on_parts(out: Path, parts: int) -> None:
 
 
 def read_parts(out: Path) -> int | None:
-    """Into how many parts the work is divided; None if it is not.
+    """Number of parts into which the work is divided; None if it is not divided.
 
     Raises:
-        OutputError: The file that says so is unreadable.
+        OutputError: parts.json is unreadable.
     """
     path = out / WORK_FOLDER / PARTS_NAME
     try:
@@ -175,7 +175,7 @@ def read_parts(out: Path) -> int | None:
 
 def _compared(agreement: Agreement) -> dict[str, Any]:
     value = agreement.to_json()
-    del value["ignored"]  # a file of litter more does not change the pack
+    del value["ignored"]  # another ignored file does not change the pack
     return value
 
 
@@ -195,7 +195,7 @@ def describe_difference(theirs: Any, ours: Any, name: str = "") -> str:
 
 
 def skip_to_json(skip: Skip) -> dict[str, Any]:
-    """A line of the ledger: path as text, its bytes in base64 besides if they are no UTF-8."""
+    """A line of the ledger: path as text, and its bytes in base64 if they are not UTF-8."""
     value: dict[str, Any] = {
         "slot": skip.slot,
         "path": skip.path.decode(errors="replace"),
@@ -208,7 +208,7 @@ def skip_to_json(skip: Skip) -> dict[str, Any]:
 
 
 def skip_from_json(value: Mapping[str, Any]) -> Skip:
-    """The other way round."""
+    """Parse a line made by `skip_to_json`."""
     if "path_base64" in value:
         path = base64.b64decode(value["path_base64"])
     else:
@@ -217,7 +217,7 @@ def skip_from_json(value: Mapping[str, Any]) -> Skip:
 
 
 def remove_work_folder(out: Path, keep: Sequence[str] = ()) -> None:
-    """Remove temp files, what packer made in OUT/.packer, and the folder if nothing else is in it.
+    """Remove temporary files, packer's files in OUT/.packer, and that folder if it is then empty.
 
     Args:
         out: The pack's folder.
@@ -226,10 +226,10 @@ def remove_work_folder(out: Path, keep: Sequence[str] = ()) -> None:
     folder = out / WORK_FOLDER
     require_own_folder(folder)
     with output_errors(folder):
-        # The plan last: with it, a run that finds the rest goes on; lock files after it, as who
-        # is killed in between must not leave a folder that nobody guards.
-        # Beside the shards there is one only if a run was killed just when it published a file,
-        # and only where links do not lead from one folder into another.
+        # Remove the plan last, because a run that finds it continues, and lock files after it: a
+        # run that is killed in between must not leave a folder without a lock.
+        # Temporary files lie beside the shards only if a run was killed while it published a file
+        # on a file system without hard links from one folder into another.
         for temp in temps_in(out):
             remove_if_there(temp)
         for entry in sorted(folder.iterdir(), key=_last_needed):
@@ -240,7 +240,8 @@ def remove_work_folder(out: Path, keep: Sequence[str] = ()) -> None:
             try:
                 folder.rmdir()
             except OSError as error:
-                # Not ours, or of a run that is coming: it finds the pack complete, and cleans up.
+                # The files left are foreign, or of a run that starts: that run finds the pack
+                # complete and removes them.
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
 

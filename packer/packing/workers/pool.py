@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
+from packer.cores import usable_cores
 from packer.deferral import Deferral
 from packer.errors import WorkerError
 from packer.imaging.opencv import keep_to_one_thread
@@ -19,7 +20,6 @@ from packer.packing.workers.processes import (
     ProcessWorkers,
     ThreadWorkers,
     Workers,
-    usable_cores,
 )
 
 T = TypeVar("T")

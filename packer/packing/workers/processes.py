@@ -29,8 +29,7 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from packer.deferral import SIGNALS
-from packer.errors import MissingDependency
+from packer.errors import INTERRUPTS, MissingDependency
 from packer.imaging import memory
 from packer.installing import install_line
 from packer.packing.workers import handover, limits, lokyparts
@@ -178,15 +177,6 @@ class ProcessWorkers:
         lokyparts.kill(self._executor, _HALF_RESULT_SECONDS)
 
 
-def usable_cores() -> int:
-    """Number of cores that this process may use, limited by affinity and control groups."""
-    _import_joblib()
-    # joblib's own function returns 1 if the system has no semaphores.
-    from joblib.externals.loky import cpu_count
-
-    return int(cpu_count())
-
-
 def require_joblib() -> None:
     """Check that joblib is installed, and psutil or pgrep, with which joblib ends processes.
 
@@ -255,7 +245,7 @@ def _context() -> tuple[Any, bool]:
 @contextlib.contextmanager
 def _blocked_signals() -> Iterator[None]:
     """Block SIGINT and SIGTERM, for processes and threads that start inside to inherit."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
     try:
         yield
     finally:

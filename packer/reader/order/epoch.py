@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from packer.reader.order.hashing import combine, keys
+from packer.reader.order.hashing import GOLDEN, combine, keys
 from packer.reader.order.lanes import deal, one_lane
 from packer.reader.order.options import OrderOptions
 from packer.types import Array
@@ -27,8 +27,6 @@ WORTH_WHOLE = 2 / 3
 
 # Purposes of hashes: equal (seed, epoch) must not give equal numbers for different purposes.
 _BATCHES, _SAMPLES, _TURN = 1, 2, 3
-#: 2^64 / golden ratio: any number of its multiples, modulo 2^64, are spread evenly.
-_GOLDEN = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ class EpochOrder:
             return combine(self._state, _TURN) % int(self._counts[self._batches[0]])
         if self._kind == "none" and options.tail == "drop":
             # No sample is left out of three epochs in a row: they begin at 0, 0.62, 0.24.
-            return (epoch * _GOLDEN % 2**64) * self._total >> 64
+            return (epoch * GOLDEN % 2**64) * self._total >> 64
         return 0
 
     def _inside(self, batch: int) -> Array:

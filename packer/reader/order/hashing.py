@@ -12,8 +12,9 @@ import numpy as np
 from packer.types import Array
 
 _MASK = (1 << 64) - 1
-#: 2^64 / golden ratio, odd: SplitMix64's increment.
-_GOLDEN = 0x9E3779B97F4A7C15
+#: 2^64 / golden ratio, odd: SplitMix64's increment. Its multiples, modulo 2^64, are spread evenly,
+#: however many there are.
+GOLDEN = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
 
@@ -22,7 +23,7 @@ def combine(*numbers: int) -> int:
     """Hash integers of any size and sign, in their order, into one 64-bit number."""
     state = 0
     for number in numbers:
-        state = _finish((state + number + _GOLDEN) & _MASK)
+        state = _finish((state + number + GOLDEN) & _MASK)
     return state
 
 
@@ -32,7 +33,7 @@ def keys(state: int, numbers: Array) -> Array:
     Sorting by these hashes gives a pseudo-random permutation.
     """
     mixed = numbers.astype(np.uint64) + np.uint64(1)
-    mixed *= np.uint64(_GOLDEN)
+    mixed *= np.uint64(GOLDEN)
     mixed += np.uint64(state)
     mixed ^= mixed >> np.uint64(30)
     mixed *= np.uint64(_FIRST)
@@ -56,7 +57,7 @@ class Draws:
 
     def bits(self) -> int:
         """Return 64 random bits."""
-        self._state = (self._state + _GOLDEN) & _MASK
+        self._state = (self._state + GOLDEN) & _MASK
         return _finish(self._state)
 
     def uniform(self, low: float, high: float) -> float:

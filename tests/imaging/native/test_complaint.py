@@ -17,12 +17,14 @@ from packer.imaging.heads.tiff import read_directory
 from packer.imaging.jpeg import decode_by_simplejpeg
 from packer.imaging.native import complaint
 from packer.imaging.native.complaint import first_complaint
+from packer.imaging.plan import plan_picture
 from packer.settings.options import ImageOptions
 
 needs_extension = pytest.mark.skipif(
     not complaint.NATIVE.is_built, reason="built without a compiler or libjpeg-turbo's headers"
 )
 WIDTH, HEIGHT = 160, 120
+KEEPING = ImageOptions(keep_damaged=True)
 #: Sampling factors of the components; simplejpeg reads none of these.
 UNUSUAL = [
     ((3, 1), (1, 1), (1, 1)),
@@ -84,7 +86,7 @@ def test_whole_ones_are_read_and_damaged_ones_named(factors: Sequence[tuple[int,
         with pytest.raises(ImageError) as caught:
             decode(broken)
         assert caught.value.reason == reason
-        kept = decode(broken, options=ImageOptions(keep_damaged=True))
+        kept = decode(broken, plan_picture(probe(broken), KEEPING))
         assert "damaged" in kept.notes
         assert kept.pixels.shape == expected.shape
 
@@ -100,7 +102,7 @@ def test_without_the_extension_they_are_refused_by_name(
     assert first_complaint(_jpeg(factors)) is None
     for data in (_jpeg(factors), _damaged(_jpeg(factors))):
         with pytest.raises(ImageError, match="only known with packer's C extensions") as caught:
-            decode(data, options=ImageOptions(keep_damaged=True))
+            decode(data, plan_picture(probe(data), KEEPING))
         assert caught.value.reason == "unsupported"
 
 

@@ -42,7 +42,7 @@ from packer.packing.cluster import remote
 
 orders = Path(os.environ["TEST_ORDERS"])
 if remote.make_batch.__name__ != "made":  # else dask loads this a second time
-    make_batch, versions = remote.make_batch, remote.versions
+    make_batch, versions = remote.make_batch, remote.all_versions
 
 done = []
 
@@ -62,11 +62,11 @@ def passing():
     except FileNotFoundError:
         return 1e9
 
-def seen():
+def seen(plugins):
     other = {"packer": "0.0.9"} if (orders / "old").exists() else {}
-    return {**versions(), **other}
+    return {**versions(plugins), **other}
 
-remote.make_batch, remote.versions = made, seen
+remote.make_batch, remote.all_versions = made, seen
 """
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from packer.errors import OutputError, PackerError, SourceError, UsageError
+from packer.imaging.libraries import all_versions
 from packer.packing.cluster import remote
 from packer.packing.cluster.remote import (
     RemoteTask,
@@ -26,7 +27,7 @@ from packer.packing.planning.plan import ShardPlan
 from packer.packing.shards.batch import BatchResult, BatchTask, Slot, make_batch
 from packer.packing.shards.making import ShardTarget
 from packer.packing.shards.shard import WORK_FOLDER
-from packer.packing.shards.state import read_state
+from packer.packing.shards.state import read_shard_state
 from packer.settings.options import ImageOptions
 from packer.sources import open_source
 
@@ -42,9 +43,7 @@ def task(make_tree: object, tmp_path: Path) -> RemoteTask:
     work = tmp_path / "pack" / WORK_FOLDER
     work.mkdir(parents=True)
     (work / "beacon.tmp").write_bytes(b"+")
-    terms = Terms(
-        work / "beacon.tmp", remote.versions({}), source, PATHS[0], look(source, PATHS[0])
-    )
+    terms = Terms(work / "beacon.tmp", all_versions(), source, PATHS[0], look(source, PATHS[0]))
     target = ShardTarget(
         out=work.parent,
         plan=ShardPlan("train", "train-000000", ((0, 2), (2, 3))),
@@ -72,7 +71,7 @@ def test_a_shard_is_made_in_any_thread(task: RemoteTask) -> None:
     thread = threading.Thread(target=lambda: found.append(make_remote_shard(task)))
     thread.start()
     thread.join()
-    assert found[0].state == read_state(task.target.out, "train-000000")
+    assert found[0].state == read_shard_state(task.target.out, "train-000000")
     assert found[0].state.record.samples == 3
     top = Path(os.fsdecode(task.terms.source.top))  # type: ignore[attr-defined]
     assert found[0].read == sum((top / os.fsdecode(path)).stat().st_size for path in PATHS)
@@ -90,7 +89,7 @@ def test_who_agrees_is_not_refused(task: RemoteTask) -> None:
     [
         ({"libraries": {"packer": "0"}}, UsageError, r"has .* instead of .*, so its pictures"),
         (
-            {"libraries": {**remote.versions({}), "codec gone": "packer-gone 1.0"}},
+            {"libraries": {**all_versions(), "codec gone": "packer-gone 1.0"}},
             UsageError,
             r"has codec gone .* instead of .*packer-gone 1\.0",
         ),

@@ -14,7 +14,7 @@ def test_round_trip_keeps_the_order_of_splits_and_options(make_agreement: MakeAg
     theirs = agreement_from_json(json.loads(json.dumps(ours.to_json())))
     assert theirs == ours
     assert list(theirs.splits) == ["val", "train"]
-    assert list(theirs.options) == list(ours.options)
+    assert list(theirs.pack.options) == list(ours.pack.options)
     assert theirs.manifest({}, {}).to_json() == ours.manifest({}, {}).to_json()
 
 
@@ -48,7 +48,7 @@ def test_what_follows_from_it(make_agreement: MakeAgreement) -> None:
         ("train-000001", ((14, 18), (18, 22))),
     ]
     assert plan.shard_name(plan.shards()[0]) == "val-000000.tar"
-    assert plan.fields == image_fields("jpeg")
+    assert plan.pack.fields == image_fields("jpeg")
 
 
 def test_fields_of_a_codec() -> None:

@@ -1,7 +1,7 @@
+import dataclasses
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from packer.errors import ConfigError, SourceError, UsageError
@@ -39,7 +39,8 @@ def test_tasks_cover_the_plan_in_order(make_tree: MakeTree) -> None:
 @pytest.mark.parametrize(("planned", "limit"), [(24, 10), (1999, 19), (30607, 306)])
 def test_the_default_limit_of_skips(make_tree: MakeTree, planned: int, limit: int) -> None:
     job = _job(make_tree())
-    object.__setattr__(job.plan, "candidate", np.zeros(planned))
+    agreement = dataclasses.replace(job.agreement, splits={"train": (0, planned)})
+    job = dataclasses.replace(job, agreement=agreement)
     assert job.max_skipped == limit
 
 
@@ -82,10 +83,10 @@ def test_a_file_that_was_replaced_by_one_of_its_size_and_time_is_found(
 
 def test_the_agreement_tells_what_decides_bytes(make_tree: MakeTree) -> None:
     tree = make_tree()
-    same = _job(tree, jobs=3, max_skipped=5, on_error="fail").agreement()
-    assert same == _job(tree).agreement()
-    assert _job(tree, quality=50).agreement() != same
-    assert _job(tree, seed=1).agreement() != same
+    same = _job(tree, jobs=3, max_skipped=5, on_error="fail").agreement
+    assert same == _job(tree).agreement
+    assert _job(tree, quality=50).agreement != same
+    assert _job(tree, seed=1).agreement != same
 
 
 def test_warnings_reach_the_reporter(make_tree: MakeTree) -> None:

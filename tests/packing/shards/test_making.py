@@ -13,7 +13,7 @@ from packer.packing.planning.plan import ShardPlan
 from packer.packing.shards.batch import BatchResult
 from packer.packing.shards.making import ShardTarget, make_shard
 from packer.packing.shards.shard import WORK_FOLDER
-from packer.packing.shards.state import read_state
+from packer.packing.shards.state import read_shard_state
 from packer.types import Sample, Skip
 
 FORMATS = registry.names("formats")
@@ -55,7 +55,7 @@ def test_whole_batches_and_pieces_give_the_same_shard(tmp_path: Path, format_nam
         target = _target(tmp_path / name, format_name)
         states.append(make_shard(target, results, lambda result: heard.append(len(result.samples))))
     assert heard == [4, 1, 1, 3, 1]
-    assert states[0] == states[1] == read_state(tmp_path / "whole", "train-000000")
+    assert states[0] == states[1] == read_shard_state(tmp_path / "whole", "train-000000")
     assert states[0].notes == {"gray": 3}
     assert [skip.slot for skip in states[0].skips] == [4]
     assert (states[0].record.samples, states[0].record.batches) == (5, 2)

@@ -24,7 +24,7 @@ class _Slow:
     def scan(
         self,
         litter: Collection[bytes] = (),
-        hear: Callable[[int], None] | None = None,
+        report: Callable[[int], None] | None = None,
         output: Path | None = None,
     ) -> Listing:
         raise NotImplementedError

@@ -18,11 +18,11 @@ from packer.packing.shards.state import (
     describe_difference,
     read_parts,
     read_plan,
-    read_state,
+    read_shard_state,
     remove_work_folder,
     skip_from_json,
     skip_to_json,
-    write_state,
+    write_shard_state,
 )
 from packer.types import Skip
 
@@ -44,15 +44,15 @@ def test_a_skip_survives_whatever_its_path(path: bytes, detail: str) -> None:
 
 def test_state_round_trip(out: Path) -> None:
     state = ShardState(RECORD, (Skip(1, b"a/\xff.jpg", "truncated", "x"),), {"gray": 2}, "ab")
-    write_state(out, "train-000000", state)
-    assert read_state(out, "train-000000") == state
+    write_shard_state(out, "train-000000", state)
+    assert read_shard_state(out, "train-000000") == state
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", '{"record": {}}'])
 def test_a_damaged_state_says_what_to_remove(out: Path, text: str) -> None:
     (out / WORK_FOLDER / "train-000000.json").write_text(text)
     with pytest.raises(OutputError, match=r"missing or damaged.*remove .*train-000000\.\*"):
-        read_state(out, "train-000000")
+        read_shard_state(out, "train-000000")
 
 
 def test_plans_agree_or_the_difference_is_named(out: Path, make_agreement: MakeAgreement) -> None:
@@ -60,7 +60,7 @@ def test_plans_agree_or_the_difference_is_named(out: Path, make_agreement: MakeA
     assert agree_on_plan(out, plan) == plan
     assert agree_on_plan(out, make_agreement()) == plan
     assert read_plan(out) == plan
-    other = make_agreement(options={**plan.options, "batch_size": 64})
+    other = make_agreement(options={**plan.pack.options, "batch_size": 64})
     with pytest.raises(UsageError, match="unfinished pack with batch size 4 instead of 64"):
         agree_on_plan(out, other)
     with pytest.raises(UsageError, match=r"display names .* instead of"):
@@ -178,7 +178,7 @@ def test_rubbish_is_one_error_that_names_the_file(
     read: dict[str, Callable[[], object]] = {
         "plan.json": lambda: read_plan(out),
         "parts.json": lambda: read_parts(out),
-        "train-000000.json": lambda: read_state(out, "train-000000"),
+        "train-000000.json": lambda: read_shard_state(out, "train-000000"),
     }
     write: dict[str, Callable[[], object]] = {
         "plan.json": lambda: agree_on_plan(out, make_agreement()),
@@ -195,5 +195,5 @@ def test_rubbish_is_one_error_that_names_the_file(
 def test_a_state_is_written_over_what_lies_in_its_place(out: Path, planted: str) -> None:
     _plant(out / WORK_FOLDER / "train-000000.json", planted)
     state = ShardState(RECORD, (), {}, "ab")
-    write_state(out, "train-000000", state)
-    assert read_state(out, "train-000000") == state
+    write_shard_state(out, "train-000000", state)
+    assert read_shard_state(out, "train-000000") == state

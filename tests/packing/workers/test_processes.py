@@ -12,7 +12,6 @@ from packer.packing.workers.processes import (
     ProcessWorkers,
     ThreadWorkers,
     require_joblib,
-    usable_cores,
 )
 
 
@@ -98,7 +97,3 @@ def test_without_psutil_and_pgrep_joblib_cannot_end_its_workers(
         return
     with pytest.raises(MissingDependency, match=r"needs psutil.* -m pip install psutil; or use"):
         require_joblib()
-
-
-def test_cores_are_counted_by_affinity() -> None:
-    assert usable_cores() == len(os.sched_getaffinity(0))

@@ -231,7 +231,7 @@ def test_a_plugin_that_does_not_load(run: Run, tmp_path: Path, line: str, messag
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: packer-bad\nVersion: 3.0\n")
     (metadata / "entry_points.txt").write_text(f"[packer.codecs]\n{line}\n")
     name = line.split(maxsplit=1)[0]
-    command = ("-m", "packer", "convert", str(tmp_path), "--codec", name, "--resize", "8x8")
+    command = ("-m", "packer", "convert", str(tmp_path), "--codec", name, "--resize", "8")
     error = run(*command, path=tmp_path, code=2).stderr
     assert f"codec {name!r} of packer-bad 3.0" in error
     assert message in error

@@ -105,7 +105,7 @@ def read_error(name: str, error: OSError) -> ImageError | ReadError:
 
 def changed(name: str, what: str) -> ReadError:
     """Return the error for a file that has changed since the scan."""
-    return ReadError(f"{name}: {what}", "mend that and run the same command again to go on")
+    return ReadError(f"{name}: {what}", "mend that and run the same command again to continue")
 
 
 class SourceKind(Protocol):

@@ -190,7 +190,7 @@ class Cluster:
             more = "" if len(self._deadly) == 1 else f" (and {len(self._deadly) - 1} more shards)"
             raise WorkerError(
                 f"{self._deadly[0]}{more}; {done} other shards are made",
-                "look at the workers' logs, then run the same command again to go on",
+                "look at the workers' logs, then run the same command again to continue",
             )
 
     def _submit(self, task: RemoteTask) -> None:

@@ -76,7 +76,7 @@ class Connection:
             self.require()  # most often the reason is a lost scheduler
             raise WorkerError(
                 f"{self.scheduler}: a task was cancelled by somebody else",
-                "run the same command again to go on",
+                "run the same command again to continue",
             )
         return self._ask(future.result)
 

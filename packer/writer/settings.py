@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -128,7 +128,8 @@ def settings_of(
     further = _extensions(fields)
     both = own + _further_fields(own, further)
     check_names("classes", classes)
-    checked = Names().check("classes", () if classes is None else tuple(classes))
+    names: Any = () if classes is None else classes
+    checked = Names().check("classes", tuple(names) if isinstance(names, Iterable) else names)
     return WriterSettings(options, checked, further, both, order, seed)
 
 

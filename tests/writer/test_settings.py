@@ -79,6 +79,7 @@ def test_what_is_compared_is_what_was_given(settings: WriterSettings) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ({"classes": 5}, "classes 5 is not a list of names"),
         ({"classes": "cat"}, "invalid classes 'cat': one text"),
         ({"classes": [1, 2]}, "classes (1, 2) is not a list of names"),
         ({"options": {"resize": 8}}, "options {'resize': 8} is not ConvertOptions(…)"),
